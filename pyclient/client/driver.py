@@ -1,4 +1,4 @@
-"""The loop of one client: polls the managers in a fixed order until none emits a request, then sleeps until the earliest deadline.
+"""The loop of one client: polls the managers in a fixed order until none emits a request, then sleeps.
 
 Knows managers, connections and the clock; knows no topics. Everything runs on one asyncio loop.
 """
@@ -139,7 +139,7 @@ class Driver:
         self._timer = self._timer_at = None
         self._turn()
 
-    # ---- waiting for conditions ----------------------------------------------------------------------------------------
+    # ---- waiting for conditions -------------------------------------------------------------------------------------
 
     async def until(self, condition: Callable[[], T | None], timeout: float | None, late: Callable[[], KafkaError]) -> T:
         """Wait until *condition* returns a value or raises; it is called after every turn.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from pyclient.core.backoff import ExponentialBackoff
 from pyclient.core.transitions import Transitions
@@ -64,12 +64,31 @@ class Usage(enum.Enum):
     ANSWERED = "at least one request answered"
 
 
+class Throttle:
+    """M09, KIP-219: the broker has answered, and wants no further request on the connection until some time."""
+
+    def __init__(self) -> None:
+        self.until = 0.0
+
+    def apply(self, now: float, message: Any) -> float:
+        """Take the throttle time of a response; returns it in seconds, 0.0 without one."""
+        throttle = getattr(message, "throttle_time", None)
+        seconds: float = throttle.total_seconds() if throttle else 0.0
+        if seconds:
+            self.until = now + seconds
+        return seconds
+
+    def deadline(self, now: float) -> float | None:
+        """When it ends; None if it has ended."""
+        return self.until if self.until > now else None
+
+
 STAGGER: Final = 0.3
 """Seconds after which the next attempt starts beside an unfinished one (RFC 8305 proposes 0.25 and allows up to 2)."""
 
 
 def next_attempt_at(started: Iterable[float]) -> float:
-    """When the next of several equal candidates may be tried, given the start times of unfinished attempts; 0.0 if there are none.
+    """When the next candidate may be tried, given the start times of unfinished attempts; 0.0 if there are none.
 
     An address that drops packets uses the whole set-up timeout; the other candidates must not wait for that.
     """

@@ -77,7 +77,7 @@ class Versions:
 
 
 def agree_on_versions(client: ClientInfo, newest: int = SPOKEN[Api.API_VERSIONS].high) -> Exchange:
-    """Get the broker's versions, first with our newest ApiVersions; an older broker refuses in version 0 and names its range.
+    """Get the broker's versions, first with our newest ApiVersions; an older broker refuses and names its range.
 
     Raises:
         VersionZeroNeededError: the response does not decode, or the peer closed the connection; only when *newest* > 0.

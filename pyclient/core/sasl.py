@@ -1,7 +1,7 @@
-"""SASL authentication of one connection as an exchange: the mechanism's messages inside SaslHandshake and SaslAuthenticate.
+"""SASL authentication as an exchange: the mechanism's messages inside SaslHandshake and SaslAuthenticate.
 
-Knows no mechanism and no secret. Work that a mechanism must compute or await is yielded as `Work` or `Wait`; the caller chooses
-the thread. The exchange returns the session lifetime in seconds; None means unlimited.
+Knows no mechanism and no secret. Work that a mechanism must compute or await is yielded as `Work` or `Wait`; the caller
+chooses the thread. The exchange returns the session lifetime in seconds; None means unlimited.
 """
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SHOWN_CHARACTERS: Final = 500
 RENEWAL_WINDOW: Final = (0.85, 0.95)
 """Fraction of the session lifetime after which to authenticate again (KIP-368), as in Java's client."""
 LEAST_REST_S: Final = 0.5
-"""Time reserved at the end of a session: a busy broker handles a request late, and disconnects if the session has ended."""
+"""Reserved at the end of a session: a busy broker handles a request late, and disconnects if the session has ended."""
 SHORTEST_S: Final = 1.1
 """Brokers refuse to authenticate a connection twice within one second."""
 RENEWAL_RETRY_S: Final = 1.0
@@ -63,7 +63,10 @@ _Reply: TypeAlias = Generator[HandshakeRequest | Work | Wait, Any, bytes | None]
 
 @attrs.frozen(kw_only=True)
 class Credentials:
-    """Mechanism, options and host of one login. ``peer`` names the broker in errors; ``hide`` removes secrets from its text."""
+    """Mechanism, options and host of one login.
+
+    ``peer`` names the broker in errors; ``hide`` removes secrets from its text.
+    """
 
     mechanism: SaslMechanism
     config: Any = attrs.field(repr=False)
@@ -76,7 +79,10 @@ class Credentials:
         return in_one_line(self._hidden(self.hide(text)), SHOWN_CHARACTERS)
 
     def _hidden(self, text: str) -> str:
-        """Without the mechanism's own secrets. If its ``hide`` raises, the refusal must still be raised as a refusal."""
+        """Without the mechanism's own secrets.
+
+        If its ``hide`` raises, the refusal must still be raised as a refusal.
+        """
         hide = getattr(self.mechanism, "hide", None)
         if not callable(hide):
             return text
@@ -97,7 +103,7 @@ class Credentials:
 def log_in(credentials: Credentials, versions: Versions, *, again: bool = False) -> LoginExchange:
     """Authenticate a new connection, or *again* one that is in use (KIP-368).
 
-    The mechanism makes its first message before any request is yielded: if that fails, a session being renewed is unaffected.
+    The mechanism makes its first message before any request: if that fails, a session being renewed is unaffected.
 
     Raises:
         UnsupportedSaslMechanismError: the listener does not offer the mechanism; lists what it offers.
@@ -131,7 +137,7 @@ def check_no_login_required(versions: Versions, peer: str) -> Generator[Handshak
 
 
 class Session:
-    """The lifetime of an authenticated session and when to renew it (KIP-368); unlimited until `begin` is given a lifetime."""
+    """The lifetime of a session and when to renew it (KIP-368); unlimited until `begin` is given a lifetime."""
 
     def __init__(self) -> None:
         self.ends_at: float | None = None
@@ -140,7 +146,7 @@ class Session:
         """When to authenticate again; None while there is nothing to do."""
 
     def begin(self, now: float, lifetime: float | None, random: Random) -> None:
-        """The broker granted *lifetime* seconds, counted from *now*: when the last authentication request was written."""
+        """The broker granted *lifetime* seconds, counted from *now*, when the last login request was written."""
         self.ends_at = None if lifetime is None else now + usable_for(lifetime)
         self.renew_at = None if lifetime is None else now + renewal_after(lifetime, random)
 
@@ -165,7 +171,7 @@ class Session:
 
 
 def renewal_after(lifetime: float, random: Random) -> float:
-    """Seconds after which to renew a session of *lifetime* seconds; random, so that connections do not renew together."""
+    """Seconds after which to renew a session; random, so that connections do not renew together."""
     return max(min(lifetime * random.uniform(*RENEWAL_WINDOW), lifetime - LEAST_REST_S), SHORTEST_S)
 
 

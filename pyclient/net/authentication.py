@@ -1,6 +1,6 @@
 """One SASL authentication of a connection: before it is ready, or again before its session ends (KIP-368).
 
-Runs the exchange of `pyclient.core.sasl` on the connection's socket. Rule M11: a re-authentication is alone on its connection.
+Runs the exchange of `pyclient.core.sasl` on the connection. Rule M11: a re-authentication is alone on its connection.
 """
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ Step = TypeVar("Step")
 
 
 class Authentication:
-    """Authenticates *connection* once. *timeout* is in seconds; waiting for other requests' responses does not count."""
+    """Authenticates *connection* once.
+
+    *timeout* is in seconds; waiting for other requests' responses does not count.
+    """
 
     def __init__(self, connection: Connection, login: SaslLogin, timeout: float) -> None:
         self._connection = connection
@@ -105,7 +108,7 @@ class Authentication:
 
 
 async def run_exchange(exchange: Generator[Step, Any, T], do: Callable[[Step], Awaitable[Any]]) -> T:
-    """Await *do* for each step that the exchange yields; send the result in, or throw the failure in, until it returns."""
+    """Await *do* for each step of the exchange and send the result in, or throw the failure in, until it returns."""
     resume: Callable[[], Step] = functools.partial(next, exchange)
     try:
         while True:

@@ -1,4 +1,4 @@
-"""One attempt to connect to a node: resolve its name, try its addresses in parallel, agree on TLS, API versions and the login.
+"""One attempt to connect to a node: resolve its name, try its addresses in parallel, do TLS, ApiVersions and login.
 
 Knows neither nodes nor back-offs. Keeps how far each address got, for errors that say why there is no connection.
 """
@@ -34,8 +34,10 @@ PROBE_S: Final = 1.0
 
 
 class ConnectAttempt:
-    """``start`` makes a task of a coroutine; ``discard`` closes a connection that will not be used. *unverified*: no broker has
-    accepted the client yet, so ``security_protocol`` may be wrong. *check_login*: the listener may require a login.
+    """``start`` makes a task of a coroutine; ``discard`` closes a connection that will not be used.
+
+    *unverified*: no broker has accepted the client yet, so ``security_protocol`` may be wrong. *check_login*: the
+    listener may require a login.
     """
 
     def __init__(self, address: Address, network: Network, sockets: SocketOptions, *, first_address: int, timeout: float,
@@ -162,7 +164,7 @@ class ConnectAttempt:
         return failure
 
     async def _answers_without_tls(self, endpoint: Endpoint) -> bool:
-        """A listener without TLS closes the connection during the handshake, as a broker that shuts down does. ApiVersions shows which."""
+        """Whether the listener has no TLS: it closes the connection during the handshake, as a stopping broker does."""
         connection = self._make_connection(endpoint)
         try:
             async with asyncio.timeout(min(PROBE_S, self._timeout)):
@@ -177,7 +179,10 @@ class ConnectAttempt:
         return True
 
     async def _answers_with_tls(self, endpoint: Endpoint) -> bool:
-        """A broker's TLS listener sends an alert to a plaintext client, but proxies and other servers close the connection."""
+        """Whether the listener has TLS.
+
+        Brokers send an alert to a plaintext client; proxies may close the connection.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent after the handshake
         tls = Tls(context, self._address.host, min(PROBE_S, self._timeout), _ignore)
@@ -191,7 +196,10 @@ class ConnectAttempt:
         return True
 
     async def _certificate_names(self, endpoint: Endpoint, context: ssl.SSLContext) -> list[str]:
-        """The host names in the broker's certificate. OpenSSL does not show a refused one, so connect again without the host check."""
+        """The host names in the broker's certificate.
+
+        OpenSSL does not show a refused one, so connect again without the host check.
+        """
         unchecked = without_host_check(context)
         try:
             transport = await self._network.open(

@@ -8,16 +8,16 @@ import asyncio
 import functools
 import logging
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import attrs
 
 from pyclient.codec.apis import Api
 from pyclient.codec.messages import encode_request
 from pyclient.codec.produce import Buffer
-from pyclient.core.connection import CONNECTION, Event, State, Usage
+from pyclient.core.connection import CONNECTION, Event, State, Throttle, Usage
 from pyclient.core.handshake import ClientInfo, HandshakeRequest, Versions, agree_on_versions
 from pyclient.core.manager import NotSent, Reply, Request, Unknown, earliest
 from pyclient.core.sasl import Session, check_no_login_required
@@ -30,7 +30,6 @@ from pyclient.net.tls_errors import lost_after_handshake, lost_before_answer
 from pyclient.net.write_buffer import WriteBuffer
 
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 @attrs.frozen
@@ -45,8 +44,11 @@ class Ending:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol of one socket. ``on_change`` is called after each event that may let a manager continue, ``on_quiet`` after
-    responses that concern no manager, ``on_lost`` once at the end."""
+    """The protocol of one socket.
+
+    ``on_change`` is called after each event that may let a manager continue, ``on_quiet`` after responses that concern
+    no manager, ``on_lost`` once at the end.
+    """
 
     def __init__(self, label: str, client_id: str | None, *, clock: Callable[[], float], max_frame: int,
                  on_change: Callable[[], None], on_quiet: Callable[[], None], on_lost: Callable[[Connection, KafkaError], None],
@@ -57,7 +59,7 @@ class Connection(asyncio.BufferedProtocol):
         self.versions = Versions()
         self.session = Session()
         self.ending: Ending | None = None
-        self.muted_until = 0.0
+        self.throttle = Throttle()
         self.idle_since = clock()
         self.secured = False  # by TLS
         self.has_identity: bool | None = None  # whether TLS can present a client certificate; None if only the user knows
@@ -92,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.state is not State.READY or self._cause is not None or self._paused:
             return False
         now = self._clock()
-        return now >= self.muted_until and not self.session.is_over(now)
+        return now >= self.throttle.until and not self.session.is_over(now)
 
     @property
     def unwritten(self) -> bool:
@@ -101,7 +103,10 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def may_lose(self) -> bool:
-        """Whether closing it now may lose requests that get no response. What asyncio holds below TLS cannot be observed."""
+        """Whether closing it now may lose requests that get no response.
+
+        What asyncio holds below TLS cannot be observed.
+        """
         return self.unwritten or (self.secured and self.wrote_unanswered)
 
     @property
@@ -111,12 +116,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def muted_for(self) -> float:
         """Seconds for which the broker throttles this connection (M09)."""
-        return self.muted_until - self._clock()
+        return self.throttle.until - self._clock()
 
     def next_deadline(self) -> float | None:
         """When the oldest request is overdue, throttling ends, or the session is to be renewed."""
-        due = earliest(self.session.renew_at, self._in_flight.deadline())
-        return due if self.muted_until <= self._clock() else earliest(due, self.muted_until)
+        return earliest(self.session.renew_at, self._in_flight.deadline(), self.throttle.deadline(self._clock()))
 
     async def drained(self) -> None:
         """Wait until no request is in flight."""
@@ -146,16 +150,13 @@ class Connection(asyncio.BufferedProtocol):
             self.advance(Event.OPENED)
         elif self.state is State.CLOSED and self.ending is not None:  # since the TLS handshake, one turn of the loop ago
             raise self.ending.cause
-        self.versions = await self.exchange(agree_on_versions(client, newest), timeout)
+        do = functools.partial(self.request, timeout=timeout)
+        self.versions = await run_exchange(agree_on_versions(client, newest), do)
         if check_login:
-            await self.exchange(check_no_login_required(self.versions, self.label), timeout)
+            await run_exchange(check_no_login_required(self.versions, self.label), do)
         self.advance(Event.AGREED_FOR_SASL if logs_in else Event.AGREED)
         self._reader.may_be_tls = False
         self.idle_since = self._clock()
-
-    async def exchange(self, steps: Generator[HandshakeRequest, Any, T], timeout: float) -> T:
-        """Run an exchange of requests, *timeout* seconds for each response, and return its result."""
-        return await run_exchange(steps, functools.partial(self.request, timeout=timeout))
 
     async def request(self, request: HandshakeRequest, timeout: float) -> Any:
         """Write a request of an exchange and wait for its response."""
@@ -172,7 +173,10 @@ class Connection(asyncio.BufferedProtocol):
         await Authentication(self, login, timeout).run()
 
     def authenticated(self, lifetime: float | None, random: Random, *, idle_since: float | None) -> None:
-        """The broker accepted the login. *idle_since*: keep the idle time of a connection that was authenticated again."""
+        """The broker accepted the login.
+
+        *idle_since*: keep the idle time of a connection that was authenticated again.
+        """
         self.advance(Event.AUTHENTICATED)
         self.idle_since = self._clock() if idle_since is None else idle_since
         # The broker's count began after the last request was written.
@@ -197,12 +201,10 @@ class Connection(asyncio.BufferedProtocol):
             self._lost(cause, by_peer=False)
 
     def expire(self, now: float) -> None:
-        """M10: an overdue response closes the connection; the outcome of all other requests in flight is unknown as well."""
+        """M10: an overdue response closes the connection; the outcome of all requests in flight is then unknown."""
         overdue = self._in_flight.overdue(now)
         if overdue is not None:
-            self.close(ResponseTimeoutError(
-                f"{self.label} did not answer {overdue.api.title} within request_timeout_ms; the connection is closed and the outcome of "
-                "all requests in flight on it is unknown."))
+            self.close(_timed_out(self.label, overdue.api))
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 
@@ -216,12 +218,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self.usage is Usage.UNUSED:
             self.usage = Usage.SENT
-        correlation_id = self._in_flight.next_id()
-        if request.encode is not None:
-            pieces = request.encode(version, correlation_id, self._client_id)
-        else:
-            assert request.fields is not None
-            pieces = [encode_request(request.api, version, correlation_id, self._client_id, request.fields(version))]
+        pieces = _encoded(request, version, self._in_flight.next_id(), self._client_id)
         if request.answered:
             self._write(pieces, request.api, version, request.timeout, request.done)
         else:
@@ -284,7 +281,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.usage is Usage.SENT:
             self.usage = Usage.ANSWERED
         self.idle_since = now = self._clock()
-        self._on_answer(answered.api, now - answered.sent_at, self._throttle(now, message))
+        self._on_answer(answered.api, now - answered.sent_at, self.throttle.apply(now, message))
         quiet = answered.done(now, Reply(answered.version, message))
         self._in_flight.notify_if_empty()
         self._close_if_drained()
@@ -292,14 +289,6 @@ class Connection(asyncio.BufferedProtocol):
             self._on_quiet()
         else:
             self._on_change()
-
-    def _throttle(self, now: float, message: Any) -> float:
-        """KIP-219: the broker has answered and wants no request for that many seconds (M09)."""
-        throttle = getattr(message, "throttle_time", None)
-        seconds: float = throttle.total_seconds() if throttle else 0.0
-        if seconds:
-            self.muted_until = now + seconds
-        return seconds
 
     # ---- the socket -------------------------------------------------------------------------------------------------
 
@@ -314,7 +303,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write_buffer.attach_tls()
 
     def attach_socket(self, sock: socket.socket, *, writes: bool) -> None:
-        """Large responses are read from the transport's socket directly; with *writes* requests are written to it as well."""
+        """Read large responses from the transport's socket directly; with *writes* also write requests to it."""
         assert self._write_buffer is not None
         self._reader.read_directly(sock)
         if writes:
@@ -352,6 +341,19 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight.fail(self._clock(), cause)
         _log.debug("%s: closed with %d requests in flight: %s", self.label, lost, cause)
         self._on_lost(self, cause)
+
+
+def _encoded(request: Request, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
+    if request.encode is not None:
+        return request.encode(version, correlation_id, client_id)
+    assert request.fields is not None
+    return [encode_request(request.api, version, correlation_id, client_id, request.fields(version))]
+
+
+def _timed_out(label: str, api: Api) -> KafkaError:
+    return ResponseTimeoutError(
+        f"{label} did not answer {api.title} within request_timeout_ms; the connection is closed and the outcome of all requests in flight "
+        "on it is unknown.")
 
 
 def _closed_by_peer(connection: Connection, error: Exception | None) -> KafkaError:

@@ -1,4 +1,4 @@
-"""Opens connections and authenticates them again, each in a task of its own; gives up on what only other options can cure."""
+"""Opens connections and authenticates them again, each in its own task; gives up when only other options can help."""
 from __future__ import annotations
 
 import asyncio
@@ -114,7 +114,7 @@ class Connector:
         self._on_change()
 
     def _raise_if_exit(self, error: BaseException) -> None:
-        """KeyboardInterrupt and SystemExit may end a program whose loop is the user's; if they do not, the client continues."""
+        """KeyboardInterrupt and SystemExit may end a program whose loop is the user's; else the client continues."""
         if not isinstance(error, asyncio.CancelledError):
             self._on_change()
             raise error

@@ -1,4 +1,4 @@
-"""Bytes from the socket become response frames: one read takes many small frames, a large frame is read into its own buffer.
+"""Splits bytes from the socket into response frames: one read takes many small ones, a large one has its own buffer.
 
 Knows sizes and buffers; knows no requests. The caller is asyncio's BufferedProtocol: `get_buffer`, then `received`.
 """
@@ -22,7 +22,7 @@ SCRATCH: Final = 4096
 MUCH: Final = 65_536
 """Missing bytes of a frame from which on a direct read of the socket is worth its call."""
 PATIENCE_MS: Final = 1
-"""How long a direct read waits for the next bytes on the client's own loop. A user's loop has other work: there it is 0."""
+"""How long a direct read waits for the next bytes on the client's own loop. It is 0 on a user's loop."""
 
 
 class FrameReader:
@@ -41,7 +41,7 @@ class FrameReader:
         self._stopped = False
         self.bytes_in = 0
         self.may_be_tls = True
-        """The peer may be a TLS listener although this connection is plain: a TLS alert is then the first thing it sends."""
+        """The peer may be a TLS listener although this connection is plain: it then first sends a TLS alert."""
 
     def read_directly(self, sock: socket.socket) -> None:
         """The rest of a large frame is read from *sock*, beside the transport."""
@@ -65,7 +65,10 @@ class FrameReader:
         return memoryview(self._scratch if self._frame is None else self._frame)[self._filled:]
 
     def received(self, size: int) -> None:
-        """Take the frames that *size* new bytes complete. Raises KafkaError: the peer does not speak Kafka's protocol."""
+        """Take the frames that *size* new bytes complete.
+
+        Raises KafkaError: the peer does not speak Kafka's protocol.
+        """
         self.bytes_in += size
         self._filled += size
         frame = self._frame
@@ -90,7 +93,7 @@ class FrameReader:
             self._on_frame(frame)
 
     def _take_small(self) -> None:
-        """Take the frames of one read; an incomplete last one gets its own buffer, or stays at the start of the scratch buffer."""
+        """Take the frames of one read; an incomplete last one gets its own buffer, or stays in the scratch buffer."""
         at, end, self._filled = 0, self._filled, 0
         while end - at >= SIZE_BYTES and not self._stopped:
             size = self._frame_size(at)

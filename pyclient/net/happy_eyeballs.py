@@ -13,9 +13,10 @@ FAILURES: Final = (KafkaError, OSError)
 
 
 async def race(attempts: Sequence[Callable[[], asyncio.Task[T]]], *, stagger: float, discard: Callable[[T], None]) -> T:
-    """The result of the first attempt that succeeds. The next one starts when one has failed, or after *stagger* seconds.
+    """The result of the first attempt that succeeds.
 
-    The others are cancelled; if one of them succeeds nevertheless, *discard* gets its result. Raises the last failure.
+    The next one starts when one has failed, or after *stagger* seconds. When one has succeeded, the others are
+    cancelled; if one of them succeeds nevertheless, *discard* gets its result. Raises the last failure.
     """
     waiting = list(attempts)
     running: list[asyncio.Task[T]] = []

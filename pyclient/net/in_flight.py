@@ -1,4 +1,4 @@
-"""The requests in flight on one connection: correlation ids, deadlines, and which response belongs to which request (M10)."""
+"""The requests in flight on one connection: correlation ids, deadlines, and which request a response answers (M10)."""
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Certificates and keys from files and option values, as PEM blocks. Errors name the option and the path, never the content.
+"""Certificates and keys from files and option values, as PEM blocks. Errors name option and path, never the content.
 
 Knows formats; knows no TLS contexts and no connections.
 """
@@ -203,8 +203,8 @@ def _opened(source: Source, content: bytes, password: str | None) -> Any:
 def as_file(content: bytes) -> Iterator[str]:
     """A path with *content*, for functions that cannot take keys from memory.
 
-    On Linux it is an anonymous file in memory, not inherited by other processes; elsewhere a file of mode 0600 in a folder of mode
-    0700, removed when the block ends.
+    On Linux it is an anonymous file in memory, not inherited by other processes; elsewhere a file of mode 0600 in a
+    folder of mode 0700, removed when the block ends.
     """
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
         with open(os.memfd_create("pyclient"), "wb") as file:  # noqa: PTH123 a descriptor has no path

@@ -79,7 +79,7 @@ class NodeConnections:
             task.cancel()
 
     def next_deadline(self, max_idle: float) -> float | None:
-        """When a response is overdue, a connection idle, a session to be renewed, or the back-off of a wanted node over."""
+        """When a response is overdue, a connection idle, a renewal due, or the back-off of a wanted node over."""
         first = self.reconnects.not_before if self.wanted else None
         for connection in self.connections.values():
             first = earliest(first, connection.next_deadline(), None if connection.in_flight else connection.idle_since + max_idle)
@@ -107,7 +107,10 @@ def next_node_at(nodes: Sequence[NodeConnections], use: Use) -> float:
 
 
 class ClosingConnections:
-    """Connections that take no more requests, until they are closed. In the order of their start: runs must be repeatable."""
+    """Connections that take no more requests, until they are closed.
+
+    In the order of their start: runs must be repeatable.
+    """
 
     def __init__(self) -> None:
         self._connections: dict[Connection, None] = {}

@@ -47,8 +47,11 @@ class PoolOptions:
 
 
 class ConnectionPool:
-    """Implements `Ready` for the driver. ``on_change`` is called after each event that may let a manager continue, ``on_quiet``
-    after other responses, with the time by which `tick` must be called again."""
+    """Implements `Ready` for the driver.
+
+    ``on_change`` is called after each event that may let a manager continue, ``on_quiet`` after other responses, with
+    the time by which `tick` must be called again.
+    """
 
     def __init__(self, options: PoolOptions, network: Network, *, clock: Callable[[], float], random: Random,
                  bootstrap: Iterable[Node], metrics: Metrics, on_change: Callable[[], None], on_quiet: Callable[[float], None],
@@ -236,7 +239,10 @@ class ConnectionPool:
     # ---- closing ----------------------------------------------------------------------------------------------------
 
     async def close(self, flush_timeout: float = 0.0) -> None:
-        """Close every connection. Requests without a response (acks=0) are written first, within *flush_timeout* seconds."""
+        """Close every connection.
+
+        Requests without a response (acks=0) are written first, within *flush_timeout* seconds.
+        """
         self._closed = True
         if flush_timeout > 0:
             await self._flush(flush_timeout)

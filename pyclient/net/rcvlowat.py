@@ -1,6 +1,7 @@
 """SO_RCVLOWAT: how many bytes of a large response must have arrived before the loop is woken.
 
-With TLS each wake-up costs a dozen asyncio calls, and brokers send about 40 KB at a time; an incomplete response is of no use.
+With TLS each wake-up costs a dozen asyncio calls, and brokers send about 40 KB at a time. A part of a response is
+useless.
 """
 from __future__ import annotations
 
@@ -12,11 +13,14 @@ LEAST: Final = 65_536
 MOST: Final = 262_144
 """asyncio reads at most that many bytes at a time."""
 SLACK: Final = 32_768
-"""More than one TLS record (RFC 8446, 5.2): that many of the missing bytes may already be in OpenSSL as the start of a record."""
+"""More than one TLS record (RFC 8446, 5.2): OpenSSL may hold so many of the missing bytes already."""
 
 
 class ReceiveLowWater:
-    """The low-water mark of one connection. *set_low_water*: wake the loop at that many bytes, or at the end of the stream."""
+    """The low-water mark of one connection.
+
+    *set_low_water*: wake the loop at that many bytes, or at the end of the stream.
+    """
 
     def __init__(self, set_low_water: Callable[[int], None]) -> None:
         self._set_low_water = set_low_water

@@ -31,7 +31,7 @@ class Security:
         return cls(tls_contexts(config, environment), SaslClient.of(config, environment, random))
 
     def may_change(self, refusal: AuthenticationError) -> bool:
-        """Whether the next attempt may succeed without other options: files, tokens, tickets and the broker's certificate can change."""
+        """Whether a retry may succeed: files, tokens, tickets and the broker's certificate can change."""
         if isinstance(refusal.__cause__, ssl.SSLCertVerificationError):
             return True
         refused = self.tls if isinstance(refusal, SslAuthenticationError) else self.sasl

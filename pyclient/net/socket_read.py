@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True, embedsignature=True
 """Reads the rest of a large response in one call, instead of one turn of the loop per piece that the kernel has.
 
-While the user's thread computes, the loop's thread waits for the interpreter after each system call, and a response of megabytes
-takes dozens of them. This call waits once. Knows sockets and memory only.
+While the user's thread computes, the loop's thread waits for the interpreter after each system call, and a response of
+megabytes takes dozens of them. This call waits once. Knows sockets and memory only.
 """
 import cython
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_GET_SIZE
@@ -12,10 +12,10 @@ LIMIT_MS = cython.declare(cython.int, 5)  # the loop has other connections
 
 
 def fill(descriptor: cython.int, frame: bytearray, start: cython.Py_ssize_t, patience_ms: cython.int) -> cython.Py_ssize_t:
-    """Read into *frame* from *start* on, without holding the interpreter; the number of bytes read, 0 if this is not possible.
+    """Read into *frame* from *start* on, without holding the interpreter. Returns the number of bytes, 0 if impossible.
 
-    Ends when the frame is full, when nothing arrived for *patience_ms*, after a few milliseconds, or at the end of the stream or
-    an error, which the loop must see.
+    Ends when the frame is full, when nothing arrived for *patience_ms*, after a few milliseconds, or at the end of the
+    stream or an error, which the loop must see.
     """
     came: cython.Py_ssize_t
     room: cython.Py_ssize_t = PyByteArray_GET_SIZE(frame) - start

@@ -1,7 +1,7 @@
 """The TLS contexts of one client, from its options: made with the client, and again when the files have changed.
 
-Rule: an unreadable file prevents a client from being created, but never stops a running one: it keeps its context and logs this once
-per change.
+Rule: an unreadable file prevents a client from being created, but never stops a running one: it keeps its context and
+logs this once per change.
 """
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TlsContexts:
 
     @property
     def may_change(self) -> bool:
-        """Whether a later connection may succeed without a new client: from changed files, or a context that the user owns."""
+        """Whether a later connection may succeed: after files or the user's own context have changed."""
         return bool(self._files) or self._config.ssl_context is not None
 
     @property
@@ -130,7 +130,7 @@ def _users_context(config: SecurityConfig, context: ssl.SSLContext) -> ssl.SSLCo
 
 
 def without_host_check(context: ssl.SSLContext) -> ssl.SSLContext:
-    """A context with the same authorities that checks no host name and presents no certificate: to read the broker's certificate."""
+    """With the same authorities, but no host check and no client certificate: to read the broker's certificate."""
     unchecked = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     unchecked.check_hostname = False
     unchecked.verify_flags = context.verify_flags & ~ssl.VERIFY_CRL_CHECK_LEAF

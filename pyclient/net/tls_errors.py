@@ -1,7 +1,7 @@
 """Errors of TLS connections in words: what failed, the likely cause and the way out.
 
-Problems of trust or configuration are `SslAuthenticationError`; what the network or a restarting broker may cause is `DisconnectError`.
-Knows ``ssl``'s errors; knows no connections.
+Problems of trust or configuration are `SslAuthenticationError`; what the network or a restarting broker may cause is
+`DisconnectError`. Knows ``ssl``'s errors; knows no connections.
 """
 from __future__ import annotations
 
@@ -77,7 +77,10 @@ def plaintext_listener(peer: str, error: BaseException) -> KafkaError:
 
 
 def lost_after_handshake(error: Exception | None, peer: str, *, has_identity: bool | None) -> KafkaError:
-    """Why a TLS connection ended before the first response. In TLS 1.3 the client finishes before the broker has checked its certificate."""
+    """Why a TLS connection ended before the first response.
+
+    In TLS 1.3 the client finishes before the broker has checked its certificate.
+    """
     reason = _meaning(error, has_identity) if isinstance(error, ssl.SSLError) else None
     if reason is not None and error is not None:
         return _permanent(f"{peer}: {reason}", error)

@@ -2,10 +2,12 @@
 
 Knows bytes, a transport and perhaps its socket; knows no requests.
 
-- Plain: before Python 3.12 a transport joins all pieces and copies what the kernel refuses, two copies of every batch. So pieces are
-  sent to the socket directly; the rest waits here without a copy. The transport gets a few bytes of it, so that it waits for room.
-- TLS: a transport encrypts everything it is given at once and keeps it until the kernel has taken it. So it gets one chunk at a time,
-  the next one when the last is gone; the rest waits here without a copy. Encrypted pieces are not read again.
+- Plain: before Python 3.12 a transport joins all pieces and copies what the kernel refuses, two copies of every batch.
+  So pieces are sent to the socket directly; the rest waits here without a copy. The transport gets a few bytes of it,
+  so that it waits for room.
+- TLS: a transport encrypts everything it is given at once and keeps it until the kernel has taken it. So it gets one
+  chunk at a time, the next one when the last is gone; the rest waits here without a copy. Encrypted pieces are not read
+  again.
 """
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ class WriteBuffer:
         self._pieces: deque[Buffer] = deque()
 
     def attach_socket(self, sock: socket.socket) -> None:
-        """Write to the transport's own socket. From now on the transport calls ``pause_writing`` for each byte it must keep."""
+        """Write to the transport's own socket.
+
+        From now on the transport calls ``pause_writing`` for each byte it must keep.
+        """
         self._socket = sock
         self._transport.set_write_buffer_limits(0)
 
@@ -65,9 +70,10 @@ class WriteBuffer:
             self.flush()
 
     def flush(self) -> None:
-        """Write what the kernel takes, unless the transport still has bytes: it calls ``resume_writing`` when it has none.
+        """Write what the kernel takes. If the transport has bytes, wait: it calls ``resume_writing`` when it has none.
 
-        Do not call this inside of ``resume_writing``: it may close the transport, which assumes to be open until that call returns.
+        Do not call this inside of ``resume_writing``: it may close the transport, which assumes to be open until that
+        call returns.
         """
         if self._socket is None and not self._encrypts:
             return
@@ -101,7 +107,7 @@ def _send(sock: socket.socket, pieces: deque[Buffer]) -> bool:
 
 
 def _take_chunk(pieces: deque[Buffer]) -> Buffer:
-    """Remove the next chunk from *pieces*; small pieces are joined, because each write becomes at least one TLS record."""
+    """Remove the next chunk from *pieces*; small ones are joined, because each write becomes at least a TLS record."""
     room, taken = TLS_CHUNK, []
     while pieces and room:
         piece = memoryview(pieces.popleft())

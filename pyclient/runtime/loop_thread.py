@@ -36,7 +36,10 @@ class Portal:
         self.loop.close()
 
     def _run_loop(self) -> bool:
-        """Run the loop; False if a user's function raised KeyboardInterrupt or SystemExit: run on, or waiting callers would hang."""
+        """Run the loop; False if a user's function raised KeyboardInterrupt or SystemExit.
+
+        It must then run again, or waiting callers would hang.
+        """
         try:
             self.loop.run_forever()
         except (KeyboardInterrupt, SystemExit):

@@ -66,12 +66,12 @@ class Network(Protocol):
         """
 
     def drop(self) -> None:
-        """Close every socket of this process without closing its connection (after a fork: they belong to the parent)."""
+        """Close every socket of this process without closing its connection (after a fork: the parent uses them)."""
 
 
 @runtime_checkable
 class UsesSocket(Protocol):
-    """A protocol that reads its socket beside the transport, and writes to it while the transport has nothing to write."""
+    """A protocol that reads its socket beside the transport, and writes to it while the transport is idle."""
 
     def attach_socket(self, sock: socket.socket, *, writes: bool) -> None:
         """Called once, before the first write. *writes*: write directly, because the transport would copy the bytes."""
@@ -84,9 +84,9 @@ class UsesTls(Protocol):
     def attach_tls(self, stop_reading: Callable[[], None], set_low_water: Callable[[int], None] | None = None) -> None:
         """Called once, after the handshake and before the first write.
 
-        *stop_reading*, called after ``transport.close()``, ends the wait for the peer's close_notify; pending writes are still
-        written. *set_low_water* sets how many received bytes wake the transport, until it is called again; None where the
-        system cannot do this.
+        *stop_reading*, called after ``transport.close()``, ends the wait for the peer's close_notify; pending writes
+        are still written. *set_low_water* sets how many received bytes wake the transport, until it is called again;
+        None where the system cannot do this.
         """
 
 
@@ -170,8 +170,8 @@ def os_reason(error: OSError | UnicodeError) -> str:
 async def _in_a_thread(work: Callable[[], T]) -> T:
     """Run a blocking call in a daemon thread of its own.
 
-    The loop's executor is not used: its threads outlive the client, `close` would wait for a name server that does not answer, and
-    it accepts no work while the interpreter shuts down.
+    The loop's executor is not used: its threads outlive the client, `close` would wait for a name server that does not
+    answer, and it accepts no work while the interpreter shuts down.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()

@@ -22,7 +22,8 @@ class _Task(NamedTuple):
 class Worker(Executor):
     """One daemon thread, started with the first work. It ends on `shutdown`, or when the worker is garbage collected.
 
-    Unlike with ThreadPoolExecutor, the interpreter does not wait for it at exit: a user's token function may never return.
+    Unlike with ThreadPoolExecutor, the interpreter does not wait for it at exit: a user's token function may never
+    return.
     """
 
     def __init__(self, name: str) -> None:
@@ -33,7 +34,10 @@ class Worker(Executor):
         self._ended = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run it after the work submitted before. Raises RuntimeError after `shutdown`, or while the interpreter shuts down."""
+        """Run it after the work submitted before.
+
+        Raises RuntimeError after `shutdown`, or while the interpreter shuts down.
+        """
         future: Future[T] = Future()
         with self._lock:
             if self._ended:

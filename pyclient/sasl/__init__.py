@@ -1,1 +1,1 @@
-"""SASL mechanisms: plugins like those of users, found by the names in `pyclient.sasl_mechanisms`. They know no client and no socket."""
+"""SASL mechanisms: plugins like those of users, found in `pyclient.sasl_mechanisms`. They know no client, no socket."""

@@ -1,7 +1,7 @@
-"""Assertions signed by the client (RFC 7523; KIP-1139): a JWT of claims from a template file and options, by RS256 or ES256.
+"""Assertions signed by the client (RFC 7523; KIP-1139): a JWT of claims from a template and options.
 
-Errors in files and options are raised when the client is created, by option and path, never by content. Rule: a changed file that cannot
-be used does not stop a running client: it keeps the previous content and logs this once per change.
+Errors in files and options are raised when the client is created, by option and path, never by content. Rule: a changed
+file that cannot be used does not stop a running client: it keeps the previous content and logs this once per change.
 """
 from __future__ import annotations
 

@@ -16,7 +16,10 @@ MOST_TOKENS: Final = 8
 
 
 class Gssapi:
-    """Uses the ticket in the system's cache, or the keytab in ``KRB5_CLIENT_KTNAME``. Fetching one may block: it runs in a worker."""
+    """Uses the ticket in the system's cache, or the keytab in ``KRB5_CLIENT_KTNAME``.
+
+    Fetching one may block: it runs in a worker.
+    """
 
     name = "GSSAPI"
     blocking = True

@@ -1,12 +1,13 @@
 """Tokens from a token endpoint, or from a file.
 
-Grants: client credentials (RFC 6749), or jwt-bearer (RFC 7523) with an assertion from a file or signed here. Runs in a worker. Errors
-show nothing of the request, and of the response only the fields for humans.
+Grants: client credentials (RFC 6749), or jwt-bearer (RFC 7523) with an assertion from a file or signed here. Runs in a
+worker. Errors show nothing of the request, and of the response only the fields for humans.
 """
 from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import json
 import logging
 import ssl
@@ -39,7 +40,8 @@ RETRIABLE_STATUS: Final = (408, 425, 429)
 SHOWN: Final = 200
 
 
-def token_source(config: Any, surroundings: Surroundings, *, sleep: Callable[[float], None] = time.sleep) -> TokenSource:
+def token_source(config: Any, surroundings: Surroundings, *, sleep: Callable[[float], None] = time.sleep,
+                 clock: Callable[[], float] = time.monotonic) -> TokenSource:
     """A function that fetches a token as the ``sasl_oauthbearer_`` options say.
 
     Raises:
@@ -55,7 +57,7 @@ def token_source(config: Any, surroundings: Surroundings, *, sleep: Callable[[fl
     if url.scheme == "http" and not is_loopback(url.hostname):
         _log.warning("%s is not https: the client secret and the tokens are sent unencrypted", URL)
     _httpx()
-    return _Endpoint(config, _grant(config, surroundings), surroundings, sleep)
+    return _Endpoint(config, _grant(config, surroundings), surroundings, sleep, clock)
 
 
 def _split(url: str) -> SplitResult:
@@ -173,7 +175,8 @@ class _ClientCredentials:
 class _Endpoint:
     """Requests a token; retries temporary failures for ``sasl_login_retry_backoff_max_ms``."""
 
-    def __init__(self, config: Any, grant: Grant, surroundings: Surroundings, sleep: Callable[[float], None]) -> None:
+    def __init__(self, config: Any, grant: Grant, surroundings: Surroundings, sleep: Callable[[float], None],
+                 clock: Callable[[], float]) -> None:
         self._url: str = config.sasl_oauthbearer_token_endpoint_url
         self._connect_s = _seconds(config.sasl_login_connect_timeout_ms)
         self._read_s = _seconds(config.sasl_login_read_timeout_ms)
@@ -182,6 +185,7 @@ class _Endpoint:
         self._grant = grant
         self._surroundings = surroundings
         self._sleep = sleep
+        self._clock = clock
 
     def __repr__(self) -> str:
         return f"<token endpoint {self.shown_url}>"
@@ -199,13 +203,15 @@ class _Endpoint:
             AuthenticationError: the endpoint refuses the client.
         """
         waits = tenacity.wait_exponential(multiplier=self._backoff_s, max=self._backoff_max_s)
-        retrying = tenacity.Retrying(retry=tenacity.retry_if_exception_type(TokenUnavailableError), stop=self._is_over, wait=waits, sleep=self._sleep, reraise=True)
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(TokenUnavailableError), stop=functools.partial(self._is_over, self._clock()), wait=waits,
+            sleep=self._sleep, reraise=True)
         token: OAuthToken = retrying(self._once)
         return token
 
-    def _is_over(self, state: tenacity.RetryCallState) -> bool:
+    def _is_over(self, began: float, state: tenacity.RetryCallState) -> bool:
         """As in Java, the longest wait also limits the time of all attempts together."""
-        spent = max(state.seconds_since_start or 0.0, state.idle_for)
+        spent = max(self._clock() - began, state.idle_for)
         return spent + state.upcoming_sleep > self._backoff_max_s or self._backoff_s <= 0
 
     def _once(self) -> OAuthToken:
@@ -223,7 +229,10 @@ class _Endpoint:
         return self._token(body, requested_at)
 
     def _answer(self, request: TokenRequest, late: threading.Event) -> tuple[int, bytes]:
-        """The whole response. httpx's timeout restarts with each chunk, so a timer closes the client when the total time is over."""
+        """The whole response.
+
+        httpx's timeout restarts with each chunk, so a timer closes the client when the total time is over.
+        """
         httpx = _httpx()
         limits = httpx.Timeout(self._read_s, connect=self._connect_s)
         headers = {**request.headers, "Accept": "application/json"}

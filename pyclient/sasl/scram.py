@@ -1,4 +1,4 @@
-"""SCRAM (RFC 5802, RFC 7677) by the library scramp: the password is never sent, and the broker must prove that it knows it."""
+"""SCRAM (RFC 5802, RFC 7677) by scramp: the password is never sent, and the broker must prove that it knows it."""
 from __future__ import annotations
 
 import base64
@@ -13,7 +13,10 @@ from pyclient.sasl.passwords import OPTIONS, check_password
 
 NONCE_BYTES: Final = 24
 ITERATIONS: Final = range(4096, 1_000_001)
-"""With fewer, a recorded login is easy to brute-force; with more, a broker could keep this machine busy. Kafka allows up to 16,384."""
+"""With fewer, a recorded login is easy to brute-force; with more, a broker could keep this machine busy.
+
+Kafka allows up to 16,384.
+"""
 LONGEST: Final = 8192
 """Bytes of a broker's message; a normal one has about a hundred."""
 PLACEHOLDER: Final = "x"
@@ -21,7 +24,10 @@ SHOWN: Final = 200
 
 
 class Scram:
-    """Two rounds; the second response proves that the broker knows the password. Hashing takes up to a second: it runs in a worker."""
+    """Two rounds; the second response proves that the broker knows the password.
+
+    Hashing takes up to a second: it runs in a worker.
+    """
 
     blocking = True
     options = OPTIONS

@@ -1,4 +1,4 @@
-"""The access tokens of one client: what providers may return, when a token expires, when the next one is fetched. Knows no broker."""
+"""The access tokens of one client: what providers may return, when a token expires, when the next is fetched."""
 from __future__ import annotations
 
 import asyncio
@@ -33,10 +33,11 @@ RETRY_S: Final = 10.0
 """Pause after a failed fetch while the current token is valid; at most half of its remaining lifetime."""
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 2.0
-"""Bounds of the pause after failed fetches without a valid token; it doubles. Otherwise each new connection would fetch."""
+"""Bounds of the doubling pause after failed fetches without a valid token; else each new connection would fetch."""
 LEAST_LEFT_S: Final = 2.0
-"""Remaining lifetime of a token when a session begins, if it lives that long: brokers refuse to re-authenticate within one second, so a
-shorter session could not be renewed in time.
+"""Remaining lifetime of a token when a session begins, if it lives that long.
+
+Brokers refuse to re-authenticate within one second, so a shorter session could not be renewed in time.
 """
 
 TokenSource = Callable[[], Any]
@@ -59,7 +60,10 @@ class RefreshPolicy:
                    config.sasl_login_refresh_min_period_seconds, config.sasl_login_refresh_buffer_seconds)
 
     def due(self, now: float, expires_at: float, chance: float) -> float:
-        """When to fetch the token after it. As in Java, a lifetime shorter than period and buffer together ignores both."""
+        """When to fetch the token after it.
+
+        As in Java, a lifetime shorter than period and buffer together ignores both.
+        """
         lifetime = expires_at - now
         at = now + lifetime * (self.window_factor + self.window_jitter * chance)
         if self.min_period + self.buffer <= lifetime:
@@ -88,7 +92,7 @@ class TokenCache:
         """A valid token: the current one or a new one; from an async provider an awaitable for the client's loop.
 
         Raises:
-            TokenUnavailableError: the provider failed, now or within the pause after a failure, and there is no valid token.
+            TokenUnavailableError: the provider failed, now or shortly before, and there is no valid token.
         """
         with self._lock:
             if (current := self._valid()) is not None:
@@ -143,7 +147,10 @@ class TokenCache:
             task.exception()  # retrieved: without a waiter asyncio would log it
 
     def _valid(self) -> OAuthToken | None:
-        """The current token while it is valid; None: fetch one. In the pause after a failure, raises that failure again."""
+        """The current token while it is valid; None: fetch one.
+
+        In the pause after a failure, raises that failure again.
+        """
         now = self._now()
         if self._current is not None and now < self._refresh_at:
             return self._current
@@ -183,7 +190,7 @@ def _described(error: BaseException) -> str:
 
 
 def parse_token(returned: Any) -> OAuthToken:
-    """A provider's result: a str, (token, expiry in seconds since the epoch), librdkafka's (token, expiry, principal, extensions) or a token.
+    """A provider's result as a token: from a str, (token, expiry in seconds since the epoch) or librdkafka's tuple.
 
     Raises:
         TokenUnavailableError: none of these, or not sendable. Shows nothing of it.

@@ -32,7 +32,7 @@ def keytabs(kerberos: Realm) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def cluster(kerberos: Realm) -> Iterator[LocalCluster]:
-    """SASL_PLAINTEXT, and SASL_SSL with sessions of `SESSION_MS`, take tickets; alice may do everything, bob nothing."""
+    """SASL_PLAINTEXT, and SASL_SSL with sessions of `SESSION_MS`, accept tickets; alice has all rights, bob none."""
     login = jaas(kerberos.keytab(SERVICE), SERVICE)
     config: dict[str, object] = {"listener.name.sasl_ssl.connections.max.reauth.ms": SESSION_MS}
     for listener in ("sasl_plaintext", "sasl_ssl"):

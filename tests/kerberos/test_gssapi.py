@@ -56,7 +56,7 @@ def written_and_read(options: Options, topic: str) -> None:
 # ---- who gets in ----------------------------------------------------------------------------------------------------
 
 
-def test_who_has_a_keytab_needs_no_kinit(cluster: LocalCluster, options: Options, by_keytab: ByKeytab, topic: str) -> None:
+def test_with_a_keytab_no_kinit_is_needed(cluster: LocalCluster, options: Options, by_keytab: ByKeytab, topic: str) -> None:
     make_topic(cluster, topic)
     by_keytab("alice")
     written_and_read(options, topic)
@@ -70,13 +70,13 @@ def test_the_ticket_of_kinit_is_used(
     written_and_read(options, topic)
 
 
-def test_tickets_are_taken_over_TLS_too(cluster: LocalCluster, over_tls: Options, by_keytab: ByKeytab, topic: str) -> None:
+def test_tickets_are_accepted_over_TLS(cluster: LocalCluster, over_tls: Options, by_keytab: ByKeytab, topic: str) -> None:
     make_topic(cluster, topic)
     by_keytab("alice")
     written_and_read(over_tls, topic)
 
 
-def test_the_broker_knows_who_came(cluster: LocalCluster, options: Options, by_keytab: ByKeytab, topic: str) -> None:
+def test_the_broker_knows_the_principal(cluster: LocalCluster, options: Options, by_keytab: ByKeytab, topic: str) -> None:
     make_topic(cluster, topic)
     by_keytab("bob")
     with pytest.raises(TopicAuthorizationError, match=topic), Producer(**options) as producer:
@@ -89,7 +89,7 @@ def test_the_broker_knows_who_came(cluster: LocalCluster, options: Options, by_k
 # ---- who does not ---------------------------------------------------------------------------------------------------
 
 
-def test_without_a_ticket_the_error_comes_at_once_and_names_the_cache(options: Options, cache: Path, topic: str) -> None:
+def test_without_a_ticket_the_error_is_raised_at_once_and_names_the_cache(options: Options, cache: Path, topic: str) -> None:
     text = str(refused(options, topic))
     assert f"No Kerberos credentials available (default cache: FILE:{cache})" in text
     assert "kinit" in text
@@ -108,7 +108,7 @@ def test_a_service_that_the_realm_does_not_know_is_named(options: Options, by_ke
     assert "that kafak@127.0.0.1 is the brokers' principal" in text
 
 
-def test_a_ticket_for_somebody_else_is_refused_by_the_broker(options: Options, by_keytab: ByKeytab, topic: str) -> None:
+def test_a_ticket_for_another_service_is_refused_by_the_broker(options: Options, by_keytab: ByKeytab, topic: str) -> None:
     by_keytab("alice")
     text = str(refused(options | {"sasl_kerberos_service_name": "other"}, topic))
     assert "sasl_kerberos_service_name" in text
@@ -152,7 +152,7 @@ def test_sessions_are_renewed_while_records_flow(cluster: LocalCluster, over_tls
         assert connections(producer) == opened, "sessions are renewed on the connections that there are"
 
 
-def test_a_client_whose_tickets_ended_goes_on_when_there_are_new_ones(
+def test_a_client_whose_tickets_expired_continues_with_new_ones(
     cluster: LocalCluster, over_tls: Options, kerberos: Realm, keytabs: dict[str, Path], cache: Path, topic: str,
 ) -> None:
     make_topic(cluster, topic)
@@ -183,7 +183,10 @@ def connections(producer: Producer) -> float:
 
 @pytest.fixture
 def javas_options(kerberos: Realm, keytabs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file for Java's tools: alice, by her keytab. Java asks for the broker by the name of its address, unless that has none."""
+    """A file for Java's tools: alice, by her keytab.
+
+    Java looks up a host name for the broker's address if it has one.
+    """
     hosts, file = tmp_path / "no hosts", tmp_path / "java.properties"
     hosts.touch()
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f'{kerberos.environment()["JAVA_TOOL_OPTIONS"]} "-Djdk.net.hosts.file={hosts}"')
@@ -191,7 +194,7 @@ def javas_options(kerberos: Realm, keytabs: dict[str, Path], tmp_path: Path, mon
     return file
 
 
-def test_Java_reads_by_ticket_what_we_wrote_by_ticket(
+def test_Java_reads_with_a_ticket_what_we_wrote_with_one(
     cluster: LocalCluster, options: Options, by_keytab: ByKeytab, topic: str, javas_options: Path,
 ) -> None:
     make_topic(cluster, topic)
@@ -205,7 +208,7 @@ def test_Java_reads_by_ticket_what_we_wrote_by_ticket(
     assert done.stdout.split() == ["0", "1", "2"], done.stderr
 
 
-def test_we_read_by_ticket_what_Java_wrote_by_ticket(
+def test_we_read_with_a_ticket_what_Java_wrote_with_one(
     cluster: LocalCluster, options: Options, by_keytab: ByKeytab, topic: str, javas_options: Path,
 ) -> None:
     where, = make_topic(cluster, topic)

@@ -17,7 +17,7 @@ RENEWAL_AFTER: Final = "pyclient.core.sasl:renewal_after"
 # --- connections -----------------------------------------------------------------------------------------------------
 
 bug("connections", "an overdue response does not end the connection", "half-open connections", f"{CONNECTION}.expire")(nothing)
-bug("connections", "a throttled client goes on", "M09: KIP-219", f"{CONNECTION}._throttle")(returns(0.0))
+bug("connections", "a throttled client goes on", "M09: KIP-219", "pyclient.core.connection:Throttle.apply")(returns(0.0))
 bug("connections", "requests in flight are forgotten when the connection breaks", "aiokafka: futures that never end",
     "pyclient.net.in_flight:InFlightRequests.fail")(returns(0))
 bug("connections", "the loop sets no timer", "Java 20780: stuck", f"{DRIVER}._set_timer")(nothing)

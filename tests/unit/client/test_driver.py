@@ -112,7 +112,7 @@ def test_many_wake_ups_before_a_turn_make_one_turn() -> None:
     run(test())
 
 
-def test_a_wake_up_from_another_thread_brings_a_turn() -> None:
+def test_a_wake_up_from_another_thread_causes_a_turn() -> None:
     async def test() -> None:
         async with driven() as here:
             before = await here.quiet()
@@ -170,7 +170,7 @@ def test_an_earlier_deadline_replaces_the_timer_and_a_later_one_is_left_to_its_t
     run(test())
 
 
-def test_the_turn_of_a_timer_that_is_not_needed_any_more_sets_no_other() -> None:
+def test_the_turn_of_an_obsolete_timer_sets_no_other() -> None:
     async def test() -> None:
         async with driven() as here:
             here.first.deadline = here.clock() + 0.05
@@ -182,7 +182,7 @@ def test_the_turn_of_a_timer_that_is_not_needed_any_more_sets_no_other() -> None
     run(test())
 
 
-def test_a_manager_that_raises_is_logged_and_the_client_goes_on_with_the_next_event(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_manager_that_raises_is_logged_and_the_client_continues_with_the_next_event(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with driven() as here:
             here.first.defect = ZeroDivisionError("a defect")
@@ -211,7 +211,7 @@ def test_a_manager_that_never_stops_emitting_is_stopped_and_named(caplog: pytest
     assert "managers still emit requests after 1000 rounds" in caplog.text
 
 
-def test_any_number_of_requests_without_an_answer_leave_and_the_loop_gets_its_turn_meanwhile(
+def test_any_number_of_requests_without_a_response_are_sent_without_blocking_the_loop(
         caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConnectionPool, "send", lambda _connections, request: request.done(0.0, Reply(0, None)))  # written, and that is all
 
@@ -302,7 +302,7 @@ def test_a_wait_that_takes_too_long_raises_what_its_caller_made() -> None:
     run(test())
 
 
-def test_a_wait_whose_state_has_come_without_a_turn_gets_it_when_its_time_is_over() -> None:
+def test_a_wait_whose_condition_holds_at_its_timeout_succeeds() -> None:
     async def test() -> None:
         async with driven() as here:
             state: list[int] = []

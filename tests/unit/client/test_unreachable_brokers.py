@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import threading
 from collections.abc import Callable
@@ -26,10 +27,19 @@ def http(connection: socket.socket) -> None:
     connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
-def ask(addresses: str, timeout: float = 1.0, **options: Any) -> str:
-    with Admin(bootstrap_servers=addresses, **options) as admin, pytest.raises(BootstrapError) as failed:
-        admin.list_topics(timeout=timeout)
-    return str(failed.value)
+def bootstrap_error(addresses: str, expected: str, timeout: float = 0.5) -> str:
+    """The text of the BootstrapError, once it matches *expected*: an attempt may take longer than *timeout* seconds."""
+    texts = [""]
+
+    def matches() -> bool:
+        with pytest.raises(BootstrapError) as failed:
+            admin.list_topics(timeout=timeout)
+        texts.append(str(failed.value))
+        return re.search(expected, texts[-1]) is not None
+
+    with Admin(bootstrap_servers=addresses) as admin:
+        eventually(matches)
+    return texts[-1]
 
 
 # ---- every client, sync and async -----------------------------------------------------------------------------------
@@ -99,7 +109,7 @@ CALLS = [send, look_up, poll, iterate, list_topics, send_async, poll_async, list
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_every_address_is_tried_and_named_with_what_it_said_though_one_says_nothing(call: Call) -> None:
+def test_every_address_is_tried_and_named_with_its_failure_even_if_one_never_answers(call: Call) -> None:
     dead = str(unused_address())
     with Peer(http) as web, Peer(silence) as mute, pytest.raises(BootstrapError) as failure:
         call(f"{dead},{UNRESOLVABLE},{mute.address},{web.address}", 1.5)
@@ -125,7 +135,7 @@ def test_every_other_call_that_waits_names_the_address_too(kind: Any, options: d
         call(client)
 
 
-def test_short_polls_together_wait_no_longer_for_a_first_broker_than_one_long_one() -> None:
+def test_short_polls_together_wait_for_a_first_broker_as_long_as_one_long_poll() -> None:
     with Consumer(bootstrap_servers=str(unused_address()), default_api_timeout_ms=300, request_timeout_ms=300) as consumer:
         consumer.assign([WHERE])
         assert len(consumer.poll(0.02)) == 0  # a poll alone is patient: the broker may be starting
@@ -139,26 +149,27 @@ def test_short_polls_together_wait_no_longer_for_a_first_broker_than_one_long_on
 
 
 def test_M14_names_that_cannot_be_resolved_fail_the_call_and_not_the_constructor() -> None:
-    text = ask(f"{UNRESOLVABLE},{'x' * 70}.invalid:9092")
-    assert "'broker.invalid' cannot be resolved" in text
-    assert f"'{'x' * 70}.invalid' cannot be resolved" in text
+    long = f"{'x' * 70}.invalid"
+    bootstrap_error(f"{UNRESOLVABLE},{long}:9092", f"(?s)'broker.invalid' cannot be resolved.*'{long}' cannot be resolved")
 
 
 def test_M12_a_port_that_speaks_http_is_distinguished_from_a_kafka_listener() -> None:
     with Peer(http) as peer:
-        text = ask(peer.address, timeout=0.5)
+        text = bootstrap_error(peer.address, "Check that the port is a Kafka listener")
     assert f"Tried {peer.address}: " in text
-    assert "Check that the port is a Kafka listener" in text
 
 
 def test_a_port_that_accepts_and_never_answers_is_distinguished_from_one_that_refuses() -> None:
     with Peer(silence) as peer:
-        assert f"{peer.address}: connected, no answer to ApiVersions after 0." in ask(peer.address, timeout=0.3)
+        bootstrap_error(peer.address, rf"{peer.address}: connected, no answer to ApiVersions after \d+\.\d s", timeout=0.3)
 
 
 def a_broker(connection: socket.socket, port: Callable[[], int], *, host: str = "127.0.0.1", refuse: Callable[[int, int], bytes | None],
              ) -> None:
-    """A broker of Kafka 0.10 without topics. *refuse* answers an ApiVersions request of (version, correlation id) its own way."""
+    """A broker of Kafka 0.10 without topics.
+
+    *refuse* makes its response to ApiVersions of (version, correlation id).
+    """
     while True:
         key, version, correlation_id = request(connection)
         if key == API_VERSIONS and version > 0:
@@ -189,7 +200,7 @@ def test_ipv6_addresses_are_reached_and_shown_in_brackets() -> None:
     peer = Peer(lambda connection: a_broker(connection, lambda: peer.port, host="::1", refuse=lambda *_: None), host="::1")
     with peer, Admin(bootstrap_servers=peer.address) as admin:
         assert admin.describe_cluster(timeout=10).nodes[0].host == "::1"
-    assert peer.address in ask(peer.address)
+    bootstrap_error(peer.address, re.escape(peer.address))
 
 
 def test_of_several_addresses_one_that_works_is_enough() -> None:
@@ -198,7 +209,7 @@ def test_of_several_addresses_one_that_works_is_enough() -> None:
         assert admin.describe_cluster(timeout=10).nodes
 
 
-def test_M05_every_address_of_a_name_gets_its_turn_even_behind_one_that_swallows_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_M05_every_address_of_a_name_is_tried_even_behind_one_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     from pyclient.runtime.transport import AsyncioNetwork, Endpoint
 
     peer = Peer(lambda connection: a_broker(connection, lambda: peer.port, refuse=lambda *_: None))
@@ -215,19 +226,18 @@ def test_M05_every_address_of_a_name_gets_its_turn_even_behind_one_that_swallows
 @pytest.mark.parametrize("frame", [
     b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x08" + b"\x00\x00\x00\x63" * 2,
 ], ids=["negative length", "zero length", "huge length", "an answer to nothing"])
-def test_M12_a_hostile_frame_ends_the_connection_with_a_clear_error(frame: bytes) -> None:
+def test_M12_a_hostile_frame_closes_the_connection_with_a_clear_error(frame: bytes) -> None:
     def hostile(connection: socket.socket) -> None:
         request(connection)
         connection.sendall(frame)
         silence(connection)
 
     with Peer(hostile) as peer:
-        text = ask(peer.address)
+        text = bootstrap_error(peer.address, "announced a response of|answered request 99")
     assert peer.address in text
-    assert "announced a response of" in text or "answered request 99" in text
 
 
-def test_M10_an_answer_that_does_not_come_in_time_ends_the_connection() -> None:
+def test_M10_an_overdue_response_closes_the_connection() -> None:
     ended = threading.Event()
 
     def deaf(connection: socket.socket) -> None:
@@ -246,7 +256,7 @@ def test_M10_an_answer_that_does_not_come_in_time_ends_the_connection() -> None:
 
 
 @pytest.mark.parametrize("talk", [None, http, silence], ids=["refused", "http", "silent"])
-def test_a_broker_that_is_down_is_not_asked_in_a_busy_loop(talk: Any) -> None:
+def test_a_broker_that_is_down_is_not_connected_to_in_a_busy_loop(talk: Any) -> None:
     async def main(address: str) -> int:
         async with AsyncProducer(bootstrap_servers=address, max_block_ms=1000) as producer:
             with pytest.raises(KafkaError):
@@ -260,7 +270,7 @@ def test_a_broker_that_is_down_is_not_asked_in_a_busy_loop(talk: Any) -> None:
             assert asyncio.run(main(peer.address)) < 100
 
 
-def test_an_idle_client_that_wants_a_quick_rebootstrap_does_not_spin(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_idle_client_with_a_short_rebootstrap_trigger_does_not_spin(caplog: pytest.LogCaptureFixture) -> None:
     peer = Peer(lambda connection: a_broker(connection, lambda: peer.port, refuse=lambda *_: None))
 
     async def main() -> int:

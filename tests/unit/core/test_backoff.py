@@ -62,7 +62,7 @@ class Broken(wait_base):
 
 
 @pytest.mark.parametrize("gives", [None, -1.0, float("nan"), float("inf")])
-def test_a_wait_that_returns_no_time_is_logged_once_and_the_usual_one_is_used(gives: float | None, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wait_that_returns_no_time_is_logged_once_and_the_default_is_used(gives: float | None, caplog: pytest.LogCaptureFixture) -> None:
     policy = WaitPolicy(Broken(gives), ExponentialBackoff(1.0, 100.0, Random(1)))
     assert all(0.8 <= policy.after(1) <= 1.2 for _ in range(3))
     assert [record.getMessage().count("Broken") for record in caplog.records] == [1]

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import itertools
+from datetime import timedelta
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 from pyclient.core.backoff import ExponentialBackoff
-from pyclient.core.connection import CONNECTION, STAGGER, Event, Reconnects, State, next_attempt_at
+from pyclient.core.connection import CONNECTION, STAGGER, Event, Reconnects, State, Throttle, next_attempt_at
 
 S, E = State, Event
 ROWS = {  # written from the design, not from the table
@@ -72,7 +74,7 @@ def test_M05_the_wait_is_over_at_once_after_a_success() -> None:
     assert node.not_before - 60.0 <= 0.12
 
 
-def test_M05_the_time_for_connecting_grows_with_failures_up_to_its_maximum_and_starts_over() -> None:
+def test_M05_the_set_up_timeout_grows_with_failures_up_to_its_maximum() -> None:
     node = reconnects()
     assert 8.0 <= node.setup_timeout() <= 12.0
     node.failed(0.0)
@@ -94,7 +96,17 @@ def test_the_repr_shows_failures_and_time() -> None:
     assert repr(node) == f"<Reconnects 1 failures, not before {node.not_before:.3f}>"
 
 
-def test_M04_one_attempt_more_begins_when_the_newest_is_a_stagger_old() -> None:
+def test_M04_one_more_attempt_starts_a_stagger_after_the_newest() -> None:
     assert next_attempt_at([]) == 0.0
     assert next_attempt_at([10.0]) == 10.0 + STAGGER
     assert next_attempt_at([12.0, 10.0, 11.0]) == 12.0 + STAGGER
+
+
+def test_M09_a_throttle_lasts_for_the_time_of_the_last_response_that_has_one() -> None:
+    throttle = Throttle()
+    assert throttle.deadline(0.0) is None
+    assert throttle.apply(10.0, SimpleNamespace(throttle_time=timedelta(seconds=5))) == 5.0
+    assert throttle.apply(11.0, SimpleNamespace(throttle_time=timedelta())) == 0.0
+    assert throttle.apply(11.0, object()) == 0.0
+    assert throttle.deadline(14.9) == 15.0
+    assert throttle.deadline(15.0) is None

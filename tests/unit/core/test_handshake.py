@@ -29,7 +29,7 @@ def agreed(exchange: Exchange, message: Any) -> Versions:
     return ended.value.value
 
 
-def test_M08_the_newest_version_is_asked_for_first_and_introduces_the_client() -> None:
+def test_M08_the_first_request_has_the_newest_version_and_the_clients_name() -> None:
     question = next(agree_on_versions(CLIENT))
     introduction: dict[str, object] = {"client_software_name": "pyclient", "client_software_version": "1.0"}
     assert question == HandshakeRequest(Api.API_VERSIONS, NEWEST, introduction)
@@ -43,7 +43,7 @@ def test_M08_an_response_of_any_version_has_the_ranges(version: int) -> None:
     assert dict(versions.offered) == {Api.FETCH: VersionRange(4, 99), Api.METADATA: VersionRange(0, 7)}
 
 
-def test_M08_a_broker_that_does_not_know_the_version_is_asked_in_what_it_has() -> None:
+def test_M08_a_broker_that_does_not_know_the_version_gets_one_that_it_has() -> None:
     exchange = agree_on_versions(CLIENT)
     next(exchange)
     again = exchange.send(offers(0, (Api.API_VERSIONS, 0, 2), error=UNSUPPORTED))
@@ -58,7 +58,7 @@ def test_M08_a_refusal_without_a_range_leads_to_version_0() -> None:
 
 
 @given(data=st.data())
-def test_M08_every_refusal_is_asked_again_in_a_lower_version_until_none_is_left(data: st.DataObject) -> None:
+def test_M08_after_each_refusal_a_lower_version_is_tried_until_none_is_left(data: st.DataObject) -> None:
     exchange = agree_on_versions(CLIENT)
     asked = [next(exchange).version]
     while asked[-1] > 0:
@@ -70,7 +70,7 @@ def test_M08_every_refusal_is_asked_again_in_a_lower_version_until_none_is_left(
 
 
 @pytest.mark.parametrize("failure", [ProtocolError("not Kafka"), DisconnectError("it hung up")])
-def test_M08_an_answer_that_cannot_be_decoded_or_a_peer_that_hangs_up_is_asked_again_in_version_0(failure: Exception) -> None:
+def test_M08_after_an_undecodable_response_or_a_closed_connection_version_0_is_tried(failure: Exception) -> None:
     exchange = agree_on_versions(CLIENT)
     next(exchange)
     with pytest.raises(VersionZeroNeededError, match=str(failure.args[0])):
@@ -107,7 +107,7 @@ def test_M15_without_a_common_version_the_error_names_both_ranges(api: Api, offe
     assert not Versions(ranges).usable(api)
 
 
-def test_M15_a_request_may_bound_its_versions() -> None:
+def test_M15_a_request_may_limit_its_versions() -> None:
     versions = Versions({Api.FETCH: VersionRange(0, 17)})
     assert versions.choose(Api.FETCH, VersionRange(0, 12)) == 12
     with pytest.raises(UnsupportedVersionError, match="0-3"):

@@ -1,4 +1,4 @@
-"""One login as an exchange: what is asked, computed and awaited, what each answer leads to, and that it ends (M11's first half)."""
+"""One login as an exchange: its requests, work and waits, the effect of each response, and that it ends (M11)."""
 from __future__ import annotations
 
 import functools
@@ -73,7 +73,7 @@ def begun(exchange: LoginExchange) -> LoginExchange:
 # ---- what is asked --------------------------------------------------------------------------------------------------
 
 
-def test_a_login_names_its_mechanism_and_then_carries_its_messages() -> None:
+def test_a_login_names_its_mechanism_and_then_sends_its_messages() -> None:
     heard: list[bytes] = []
 
     def two_messages() -> Steps:
@@ -95,14 +95,14 @@ def test_the_highest_common_version_of_SaslAuthenticate_is_used(high: int) -> No
 
 
 @pytest.mark.parametrize("api", [Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE])
-def test_M15_a_broker_that_cannot_carry_a_login_in_requests_is_named_too_old(api: Api) -> None:
+def test_M15_a_broker_without_SaslAuthenticate_is_named_too_old(api: Api) -> None:
     exchange = login(one_message, Versions({**RANGES, api: VersionRange(0, 0)} if api is Api.SASL_HANDSHAKE else {Api.SASL_HANDSHAKE: VersionRange(0, 1)}))
     with pytest.raises(UnsupportedVersionError, match=api.title):
         next(exchange)
         exchange.send(shaken())
 
 
-def test_the_lifetime_of_the_session_comes_in_seconds_and_0_is_for_ever() -> None:
+def test_the_session_lifetime_is_in_seconds_and_0_means_unlimited() -> None:
     assert ends(begun(login(one_message)), said(lifetime_ms=1500)) == 1.5
     assert ends(begun(login(one_message)), said(lifetime_ms=0)) is None
     assert ends(begun(login(one_message)), said(lifetime_ms=-5)) is None
@@ -111,7 +111,7 @@ def test_the_lifetime_of_the_session_comes_in_seconds_and_0_is_for_ever() -> Non
 # ---- what the mechanism needs ---------------------------------------------------------------------------------------
 
 
-def test_a_blocking_mechanism_is_entered_in_a_worker_only() -> None:
+def test_a_blocking_mechanism_runs_in_a_worker_only() -> None:
     where: list[str] = []
 
     def steps() -> Steps:
@@ -135,7 +135,7 @@ async def _given() -> str:
     return "unused"
 
 
-def test_what_a_mechanism_awaits_is_awaited_by_the_runtime_and_its_result_sent() -> None:
+def test_an_awaitable_of_a_mechanism_is_awaited_by_the_runtime_and_its_result_sent() -> None:
     def steps() -> Steps:
         yield (yield given_)
 
@@ -161,7 +161,7 @@ def test_a_failure_of_an_awaitable_is_thrown_into_the_mechanism() -> None:
     given_.close()
 
 
-def test_M11_the_first_message_is_made_before_anything_is_asked() -> None:
+def test_M11_the_first_message_is_made_before_any_request() -> None:
     def steps() -> Steps:
         raise TokenUnavailableError("the endpoint is away")
         yield b""
@@ -192,7 +192,7 @@ def says_nothing() -> Steps:
 @pytest.mark.parametrize(("steps", "expected"), [
     (raises_something, "failed: LookupError"), (yields_text, "yielded a str"), (yields_nothing, "yielded None"), (says_nothing, "ended without a message"),
 ])
-def test_a_mechanism_that_breaks_its_promise_is_named(steps: Callable[[], Steps], expected: str, blocking: bool) -> None:
+def test_a_mechanism_that_yields_something_else_is_named(steps: Callable[[], Steps], expected: str, blocking: bool) -> None:
     with pytest.raises(SaslAuthenticationError, match=f"SCRIPTED.*{expected}") as caught:
         driven(login(steps, blocking=blocking, hide=lambda text: text.replace("marker secret", "[hidden]")), lambda ask: shaken())
     assert "marker" not in str(caught.value)
@@ -218,7 +218,7 @@ def driven(exchange: LoginExchange, reply: Callable[[HandshakeRequest], Any]) ->
 # ---- refusals -------------------------------------------------------------------------------------------------------
 
 
-def test_a_mechanism_that_is_not_offered_names_those_that_are_and_the_option() -> None:
+def test_the_error_for_a_mechanism_not_offered_lists_the_offered_ones_and_the_option() -> None:
     exchange = login(one_message)
     next(exchange)
     with pytest.raises(UnsupportedSaslMechanismError, match=r"SCRIPTED; it offers PLAIN, SCRAM-SHA-512: set sasl_mechanism"):
@@ -232,7 +232,7 @@ def test_a_listener_without_SASL_says_so() -> None:
         exchange.send(shaken(34))
 
 
-def test_a_refusal_has_the_brokers_words_and_the_options_to_look_at_and_no_secret() -> None:
+def test_a_refusal_has_the_brokers_text_and_the_options_to_check_and_no_secret() -> None:
     exchange = begun(login(one_message, hide=lambda text: text.replace("hunter2", "[hidden]")))
     with pytest.raises(SaslAuthenticationError, match=r"SCRIPTED: Invalid password \[hidden\]; check sasl_plain_username and sasl_plain_password") as caught:
         exchange.send(said(error=58, words="Invalid password hunter2."))
@@ -244,7 +244,7 @@ def broken_hide(text: str) -> str:
 
 
 @pytest.mark.parametrize("hide", [broken_hide, lambda text: None])
-def test_a_refusal_stays_one_whatever_a_mechanism_gets_wrong_about_its_secrets(hide: Callable[[str], Any]) -> None:
+def test_a_refusal_is_raised_even_if_the_mechanism_fails_to_hide_its_secrets(hide: Callable[[str], Any]) -> None:
     """As another error it would be tried again, and lock the account."""
     mechanism: Any = Mechanism(one_message)
     mechanism.hide = hide
@@ -255,7 +255,7 @@ def test_a_refusal_stays_one_whatever_a_mechanism_gets_wrong_about_its_secrets(h
 
 
 @pytest.mark.parametrize(("options", "advice"), [("sasl_x", "check sasl_x"), (None, "check the sasl_ options"), (7, "check the sasl_ options"), (["a", 7], "check a and 7")])
-def test_the_options_to_look_at_are_named_however_a_mechanism_writes_them(options: Any, advice: str) -> None:
+def test_the_options_to_check_are_named_however_a_mechanism_declares_them(options: Any, advice: str) -> None:
     mechanism: Any = Mechanism(one_message)
     mechanism.options = options
     exchange = begun(log_in(Credentials(mechanism=mechanism, config="the config", host="broker-1"), EVERYTHING))
@@ -263,19 +263,19 @@ def test_the_options_to_look_at_are_named_however_a_mechanism_writes_them(option
         exchange.send(said(error=58, words="no"))
 
 
-def test_a_brokers_words_are_bounded_and_stay_on_one_line() -> None:
+def test_a_brokers_text_is_bounded_and_stays_on_one_line() -> None:
     with pytest.raises(SaslAuthenticationError) as caught:
         begun(login(one_message)).send(said(error=58, words="one\nline\x1b[31m" + "x" * 30_000))
     assert len(str(caught.value)) < 800
     assert str(caught.value).isprintable()
 
 
-def test_a_refusal_without_words_says_so() -> None:
+def test_a_refusal_without_a_text_says_so() -> None:
     with pytest.raises(SaslAuthenticationError, match="no reason given"):
         begun(login(one_message)).send(said(error=58))
 
 
-def test_another_error_is_what_its_code_says() -> None:
+def test_another_error_is_raised_as_its_code() -> None:
     with pytest.raises(IllegalSaslStateError, match="not now"):
         begun(login(one_message)).send(said(error=34, words="not now"))
 
@@ -292,7 +292,7 @@ def test_a_mechanism_may_explain_a_refusal() -> None:
 
 
 @pytest.mark.parametrize("blocking", [False, True])
-def test_a_mechanism_that_goes_on_after_a_refusal_or_fails_at_it_changes_nothing(blocking: bool) -> None:
+def test_a_mechanism_that_continues_or_raises_after_a_refusal_changes_nothing(blocking: bool) -> None:
     def goes_on() -> Steps:
         while True:
             try:
@@ -311,14 +311,14 @@ def test_a_mechanism_that_goes_on_after_a_refusal_or_fails_at_it_changes_nothing
             driven(login(steps, blocking=blocking), lambda ask: shaken() if ask.api is Api.SASL_HANDSHAKE else said(error=58, words="Unknown"))
 
 
-def test_a_peer_that_hangs_up_on_the_handshake_may_be_no_listener_with_SASL() -> None:
+def test_when_the_peer_closes_on_SaslHandshake_the_error_suspects_a_listener_without_SASL() -> None:
     exchange = login(one_message)
     next(exchange)
     with pytest.raises(DisconnectError, match=r"gone.*security_protocol"):
         exchange.throw(DisconnectError("gone"))
 
 
-def test_a_peer_that_hangs_up_before_a_renewal_has_its_own_reasons() -> None:
+def test_when_the_peer_closes_before_a_renewal_the_failure_is_raised_unchanged() -> None:
     exchange = log_in(Credentials(mechanism=Mechanism(one_message), config="the config", host="broker-1"), EVERYTHING, again=True)
     next(exchange)
     with pytest.raises(DisconnectError) as caught:
@@ -326,7 +326,7 @@ def test_a_peer_that_hangs_up_before_a_renewal_has_its_own_reasons() -> None:
     assert str(caught.value) == "gone"
 
 
-def test_a_peer_that_hangs_up_during_the_login_may_mean_a_refusal() -> None:
+def test_when_the_peer_closes_during_the_login_the_error_suspects_a_refusal() -> None:
     with pytest.raises(DisconnectError, match=r"gone.*disconnect instead of refusing: check sasl_plain_username"):
         begun(login(one_message)).throw(DisconnectError("gone"))
 
@@ -340,7 +340,7 @@ def test_other_failures_are_raised_unchanged(failure: KafkaError) -> None:
 # ---- the end --------------------------------------------------------------------------------------------------------
 
 
-def test_a_login_without_end_is_cut_off() -> None:
+def test_a_login_with_too_many_rounds_is_ended() -> None:
     def endless() -> Steps:
         while True:
             yield b"hello"
@@ -380,7 +380,7 @@ ANSWERS = st.one_of(
 
 
 @given(answers=st.lists(ANSWERS, max_size=ROUNDS + 4), messages=st.integers(0, ROUNDS + 4), blocking=st.booleans())
-def test_every_login_ends_whatever_is_answered(answers: list[Any], messages: int, blocking: bool) -> None:
+def test_every_login_ends_whatever_the_responses(answers: list[Any], messages: int, blocking: bool) -> None:
     """With a lifetime or a KafkaError, after so many questions at most, and never with another exception."""
     def steps() -> Steps:
         for _ in range(messages):
@@ -412,7 +412,7 @@ def test_every_login_ends_whatever_is_answered(answers: list[Any], messages: int
 
 
 @given(lifetime=st.floats(0.001, 1e9), seed=st.integers())
-def test_M11_a_session_is_renewed_after_85_to_95_percent_of_its_life_half_a_second_before_its_end_and_never_at_once(lifetime: float, seed: int) -> None:
+def test_M11_a_session_is_renewed_after_85_to_95_percent_of_its_lifetime(lifetime: float, seed: int) -> None:
     after = renewal_after(lifetime, Random(seed))
     assert max(1.1, min(0.85 * lifetime, lifetime - 0.5)) <= after <= max(1.1, min(0.95 * lifetime, lifetime - 0.5))
 
@@ -427,7 +427,7 @@ def test_M11_connections_are_not_renewed_all_at_once() -> None:
     assert len({round(renewal_after(1000, random)) for _ in range(50)}) > 20
 
 
-def test_no_secret_stands_in_the_repr_of_who_logs_in() -> None:
+def test_no_repr_of_a_login_shows_a_secret() -> None:
     shown = repr(Credentials(mechanism=Mechanism(one_message), config="hunter2", host="broker-1"))
     assert "hunter2" not in shown
     assert issubclass(SaslAuthenticationError, AuthenticationError)

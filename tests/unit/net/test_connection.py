@@ -50,8 +50,8 @@ class Client:
         self.changes = 0
         self.lost: list[KafkaError] = []
         self.latencies: list[tuple[Api, float]] = []
-        self.link = Connection("the peer", "a client", clock=self.clock, max_frame=MAX_FRAME, on_change=self._changed, on_quiet=self._changed,
-                               on_lost=lambda link, cause: self.lost.append(cause),
+        self.connection = Connection("the peer", "a client", clock=self.clock, max_frame=MAX_FRAME, on_change=self._changed, on_quiet=self._changed,
+                               on_lost=lambda connection, cause: self.lost.append(cause),
                                on_answer=lambda api, latency, throttle: self.latencies.append((api, latency)))
 
     def _changed(self) -> None:
@@ -59,15 +59,15 @@ class Client:
 
     @property
     def requests_lost(self) -> int:
-        assert self.link.ending is not None
-        return self.link.ending.requests_lost
+        assert self.connection.ending is not None
+        return self.connection.ending.requests_lost
 
     def ask(self, timeout: float = LIMIT, **changes: Any) -> asyncio.Future[Outcome]:
         """Send a Metadata request; its outcome."""
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         fields = {"topics": [], "allow_auto_topic_creation": False, "include_cluster_authorized_operations": False,
                   "include_topic_authorized_operations": False}
-        self.link.send(Request(**{
+        self.connection.send(Request(**{
             "node": 1, "use": Use.CONTROL, "api": Api.METADATA, "timeout": timeout, "fields": lambda version: fields,
             "done": lambda now, result: outcome.set_result(result), **changes}))
         return outcome
@@ -78,13 +78,13 @@ async def connected(*scripts: Script) -> AsyncIterator[Client]:
     async with Peer(*scripts) as peer:
         client = Client()
         family, = await AsyncioNetwork().resolve("127.0.0.1", peer.port)
-        await AsyncioNetwork().open(Endpoint(*family), lambda: client.link, SocketOptions())
+        await AsyncioNetwork().open(Endpoint(*family), lambda: client.connection, SocketOptions())
         try:
             yield client
         finally:
-            if client.link.state is not State.CLOSED:
-                client.link.close(DisconnectError("the test is over"))
-                await until(lambda: client.link.state is State.CLOSED)
+            if client.connection.state is not State.CLOSED:
+                client.connection.close(DisconnectError("the test is over"))
+                await until(lambda: client.connection.state is State.CLOSED)
 
 
 @asynccontextmanager
@@ -100,7 +100,7 @@ async def ready(script: Script) -> AsyncIterator[Client]:
 
 
 async def introduce(client: Client, newest: int = NEWEST, timeout: float = LIMIT) -> None:
-    await client.link.introduce(ClientInfo("pyclient", "1"), newest, timeout)
+    await client.connection.introduce(ClientInfo("pyclient", "1"), newest, timeout)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -116,7 +116,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 # ---- negotiation ----------------------------------------------------------------------------------------------------
 
 
-def test_M08_the_first_question_on_a_connection_is_ApiVersions_in_our_newest_version() -> None:
+def test_M08_the_first_request_on_a_connection_is_ApiVersions_in_our_newest_version() -> None:
     asked: list[Question] = []
 
     async def script(conversation: Conversation) -> None:
@@ -125,18 +125,18 @@ def test_M08_the_first_question_on_a_connection_is_ApiVersions_in_our_newest_ver
 
     async def test() -> None:
         async with connected(script) as client:
-            assert not client.link.ready
+            assert not client.connection.ready
             await introduce(client)
-            assert client.link.ready
-            assert client.link.state is State.READY
+            assert client.connection.ready
+            assert client.connection.state is State.READY
             assert [(each.api, each.version) for each in asked] == [(Api.API_VERSIONS, NEWEST)]
             assert b"pyclient" in asked[0].frame
-            assert client.link.versions.choose(Api.METADATA) == SPOKEN[Api.METADATA].high
+            assert client.connection.versions.choose(Api.METADATA) == SPOKEN[Api.METADATA].high
 
     run(test())
 
 
-def test_M08_a_broker_that_knows_only_older_versions_is_asked_in_the_one_it_names() -> None:
+def test_M08_an_older_broker_gets_ApiVersions_in_the_version_that_it_names() -> None:
     asked = []
 
     async def script(conversation: Conversation) -> None:
@@ -148,14 +148,14 @@ def test_M08_a_broker_that_knows_only_older_versions_is_asked_in_the_one_it_name
     async def test() -> None:
         async with connected(script) as client:
             await introduce(client)
-            assert client.link.ready
+            assert client.connection.ready
 
     run(test())
     assert asked == [(NEWEST, 2)]
 
 
 @pytest.mark.parametrize("version", [NEWEST, 3])
-def test_M08_a_refusal_that_is_wrongly_encoded_asks_for_a_new_connection_in_version_0(version: int) -> None:
+def test_M08_a_wrongly_encoded_refusal_requires_a_new_connection_in_version_0(version: int) -> None:
     async def script(conversation: Conversation) -> None:
         question = await conversation.question()
         conversation.answer(question, version=version, **{**versions(), "error_code": 35})  # the rule: always version 0
@@ -200,18 +200,18 @@ PUZZLING = [hangs_up, resets, talks_http, answers_noise, answers_too_little]
 
 
 @pytest.mark.parametrize("script", PUZZLING)
-def test_M08_an_answer_that_does_not_decode_or_a_hang_up_asks_for_a_new_connection_in_version_0(script: Script) -> None:
+def test_M08_an_undecodable_response_or_a_closed_connection_requires_a_new_one_in_version_0(script: Script) -> None:
     async def test() -> None:
         async with connected(script) as client:
             with pytest.raises(VersionZeroNeededError):
                 await introduce(client)
-            await until(lambda: client.lost or client.link.state is State.VERSIONS)
+            await until(lambda: client.lost or client.connection.state is State.VERSIONS)
 
     run(test())
 
 
 @pytest.mark.parametrize("script", PUZZLING)
-def test_M08_what_fails_in_version_0_too_is_an_error(script: Script) -> None:
+def test_M08_a_failure_in_version_0_is_raised(script: Script) -> None:
     async def test() -> None:
         async with connected(script) as client:
             with pytest.raises((ProtocolError, DisconnectError)):
@@ -245,7 +245,7 @@ def test_M15_a_request_that_shares_no_version_with_the_broker_is_not_sent_and_na
             assert isinstance(outcome.cause, UnsupportedVersionError)
             assert "99-120" in str(outcome.cause)
             assert str(SPOKEN[Api.METADATA]) in str(outcome.cause)
-            assert client.link.ready
+            assert client.connection.ready
 
     run(test())
 
@@ -286,13 +286,13 @@ def test_M10_requests_are_pipelined_and_their_responses_delivered_in_order() -> 
         async with ready(script) as client:
             outcomes = await asyncio.gather(*(client.ask() for _ in range(5)))
             assert [outcome.message.brokers[0].node_id for outcome in outcomes if isinstance(outcome, Reply)] == list(range(5))
-            assert client.link.in_flight == 0
+            assert client.connection.in_flight == 0
             assert [api for api, _ in client.latencies] == [Api.API_VERSIONS] + [Api.METADATA] * 5
 
     run(test())
 
 
-def test_M10_an_answer_out_of_order_ends_the_connection_and_everything_in_flight_is_unknown() -> None:
+def test_M10_a_response_out_of_order_closes_the_connection_and_all_outcomes_are_unknown() -> None:
     async def script(conversation: Conversation) -> None:
         await conversation.question()
         conversation.answer(await conversation.question(), **metadata())
@@ -304,12 +304,12 @@ def test_M10_an_answer_out_of_order_ends_the_connection_and_everything_in_flight
                 assert isinstance(outcome, Unknown)
                 assert isinstance(outcome.cause, ProtocolError)
                 assert "answered request 3, expected 2" in str(outcome.cause)
-            assert client.link.state is State.CLOSED
+            assert client.connection.state is State.CLOSED
 
     run(test())
 
 
-def test_M10_a_response_without_a_request_ends_the_connection() -> None:
+def test_M10_a_response_without_a_request_closes_the_connection() -> None:
     async def script(conversation: Conversation) -> None:
         conversation.frame(bytes(8))
         await conversation.end()
@@ -323,27 +323,27 @@ def test_M10_a_response_without_a_request_ends_the_connection() -> None:
     run(test())
 
 
-def test_M10_a_request_that_is_not_answered_in_time_ends_the_connection_and_all_in_flight_is_unknown() -> None:
+def test_M10_an_overdue_response_closes_the_connection_and_all_outcomes_are_unknown() -> None:
     async def test() -> None:
         async with ready(silence) as client:
             patient, hasty = client.ask(timeout=1000), client.ask(timeout=30)
-            assert (client.link.next_deadline() or 0) <= client.clock() + 30
-            client.link.expire(client.clock())
+            assert (client.connection.next_deadline() or 0) <= client.clock() + 30
+            client.connection.expire(client.clock())
             assert not hasty.done()
             client.clock.ahead = 31
-            client.link.expire(client.clock())
-            assert not client.link.ready
+            client.connection.expire(client.clock())
+            assert not client.connection.ready
             for outcome in (await patient, await hasty):
                 assert isinstance(outcome, Unknown)
                 assert isinstance(outcome.cause, ResponseTimeoutError)
                 assert "Metadata within request_timeout_ms" in str(outcome.cause)
-            assert client.link.state is State.CLOSED
+            assert client.connection.state is State.CLOSED
             assert client.requests_lost
 
     run(test())
 
 
-def test_a_peer_that_hangs_up_leaves_what_was_in_flight_unknown() -> None:
+def test_when_the_peer_closes_the_connection_outcomes_in_flight_are_unknown() -> None:
     async def script(conversation: Conversation) -> None:
         await conversation.question()
         conversation.hang_up()
@@ -357,7 +357,7 @@ def test_a_peer_that_hangs_up_leaves_what_was_in_flight_unknown() -> None:
     run(test())
 
 
-def test_P22_a_request_without_an_answer_is_done_when_written_and_the_next_answer_belongs_to_the_next_request() -> None:
+def test_P22_a_request_without_a_response_is_done_when_written() -> None:
     async def script(conversation: Conversation) -> None:
         await conversation.question()
         conversation.answer(await conversation.question(), **metadata((7, "here", 1)))
@@ -367,7 +367,7 @@ def test_P22_a_request_without_an_answer_is_done_when_written_and_the_next_answe
         async with ready(script) as client:
             unanswered = client.ask(answered=False)
             assert unanswered.result() == Reply(SPOKEN[Api.METADATA].high, None)
-            assert client.link.in_flight == 0
+            assert client.connection.in_flight == 0
             outcome = await client.ask()
             assert isinstance(outcome, Reply)
             assert outcome.message.brokers[0].node_id == 7
@@ -378,7 +378,7 @@ def test_P22_a_request_without_an_answer_is_done_when_written_and_the_next_answe
 # ---- silence on request ---------------------------------------------------------------------------------------------
 
 
-def test_M09_a_throttled_connection_takes_nothing_until_the_time_is_over_and_wakes_the_client_then() -> None:
+def test_M09_a_throttled_connection_takes_no_request_until_the_throttle_ends() -> None:
     async def script(conversation: Conversation) -> None:
         conversation.answer(await conversation.question(), **{**metadata(), "throttle_time": datetime.timedelta(seconds=30)})
         await conversation.end()
@@ -386,15 +386,15 @@ def test_M09_a_throttled_connection_takes_nothing_until_the_time_is_over_and_wak
     async def test() -> None:
         async with ready(script) as client:
             await client.ask()
-            assert not client.link.ready
-            deadline = client.link.next_deadline()
+            assert not client.connection.ready
+            deadline = client.connection.next_deadline()
             assert deadline is not None
             assert 25 < deadline - client.clock() <= 30
             client.clock.ahead = 29
-            assert not client.link.ready
+            assert not client.connection.ready
             client.clock.ahead = 31
-            assert client.link.ready
-            assert client.link.next_deadline() is None
+            assert client.connection.ready
+            assert client.connection.next_deadline() is None
 
     run(test())
 
@@ -403,7 +403,7 @@ def test_M09_a_throttled_connection_takes_nothing_until_the_time_is_over_and_wak
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 0, 3, MAX_FRAME + 1, 2**31 - 1, int.from_bytes(b"HTTP", "big")])
-def test_M12_a_frame_whose_length_is_out_of_bounds_ends_the_connection_and_takes_no_memory(size: int) -> None:
+def test_M12_a_frame_size_out_of_bounds_closes_the_connection_and_allocates_nothing(size: int) -> None:
     async def script(conversation: Conversation) -> None:
         await conversation.question()
         conversation.say(size.to_bytes(4, "big", signed=True) + bytes(100))
@@ -426,7 +426,7 @@ def test_M12_a_frame_whose_length_is_out_of_bounds_ends_the_connection_and_takes
     run(test())
 
 
-def test_M12_a_frame_as_large_as_is_allowed_passes_the_bound() -> None:
+def test_M12_a_frame_of_the_largest_size_is_read() -> None:
     async def script(conversation: Conversation) -> None:
         await conversation.question()
         conversation.frame(bytes(MAX_FRAME))
@@ -441,7 +441,7 @@ def test_M12_a_frame_as_large_as_is_allowed_passes_the_bound() -> None:
     run(test())
 
 
-def test_M12_an_array_longer_than_its_frame_is_a_protocol_error_and_takes_no_memory() -> None:
+def test_M12_an_array_longer_than_its_frame_is_a_protocol_error_and_allocates_nothing() -> None:
     async def script(conversation: Conversation) -> None:
         question = await conversation.question()
         hostile = question.correlation_id.to_bytes(4, "big") + b"\0" + bytes(4) + b"\xff\xff\xff\xff\x07"  # 2³¹ brokers
@@ -458,7 +458,7 @@ def test_M12_an_array_longer_than_its_frame_is_a_protocol_error_and_takes_no_mem
     run(test())
 
 
-def test_an_answer_that_comes_byte_by_byte_is_read_as_one_that_comes_at_once() -> None:
+def test_a_response_that_arrives_byte_by_byte_is_read() -> None:
     async def script(conversation: Conversation) -> None:
         question = await conversation.question()
         conversation.answer(question, **metadata((3, "slow", 9)))
@@ -499,32 +499,32 @@ class Taking(Connection):
 
 
 @given(sizes=st.lists(st.integers(4, 40) | st.integers(SCRATCH - 10, SCRATCH + 10) | st.just(3 * SCRATCH), max_size=8), cuts=st.lists(st.floats(0, 1), max_size=8))
-def test_M10_frames_are_the_same_however_the_bytes_come(sizes: list[int], cuts: list[float]) -> None:
+def test_M10_frames_are_the_same_however_the_bytes_are_split(sizes: list[int], cuts: list[float]) -> None:
     frames = [random.Random(f"{at}").randbytes(size) for at, size in enumerate(sizes)]
     stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
     places = sorted({0, len(stream), *(round(cut * len(stream)) for cut in cuts)})
-    link = Taking()
-    link.connection_made(mock.Mock(spec=asyncio.Transport))
+    connection = Taking()
+    connection.connection_made(mock.Mock(spec=asyncio.Transport))
     for begin, end in itertools.pairwise(places):
-        link.read(stream[begin:end])
-    assert [bytes(frame) for frame in link.frames] == frames  # those that came first were not overwritten by those that came later
-    assert link.bytes_in == len(stream)
+        connection.read(stream[begin:end])
+    assert [bytes(frame) for frame in connection.frames] == frames  # those that came first were not overwritten by those that came later
+    assert connection.bytes_in == len(stream)
 
 
-def test_answers_that_come_together_take_one_read() -> None:
-    link = Taking()
-    link.connection_made(mock.Mock(spec=asyncio.Transport))
+def test_small_responses_that_arrive_together_take_one_read() -> None:
+    connection = Taking()
+    connection.connection_made(mock.Mock(spec=asyncio.Transport))
     stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in (b"first", b"second", b"a third one"))
-    room = link.get_buffer(-1)
+    room = connection.get_buffer(-1)
     room[:len(stream)] = stream
-    link.buffer_updated(len(stream))
-    assert [bytes(frame) for frame in link.frames] == [b"first", b"second", b"a third one"]
+    connection.buffer_updated(len(stream))
+    assert [bytes(frame) for frame in connection.frames] == [b"first", b"second", b"a third one"]
 
 
 # ---- the end --------------------------------------------------------------------------------------------------------
 
 
-def test_a_retired_connection_takes_the_answers_that_are_due_and_closes_after_the_last() -> None:
+def test_a_retired_connection_closes_after_its_last_response() -> None:
     go = asyncio.Event()
 
     async def script(conversation: Conversation) -> None:
@@ -536,19 +536,19 @@ def test_a_retired_connection_takes_the_answers_that_are_due_and_closes_after_th
     async def test() -> None:
         async with ready(script) as client:
             pending = client.ask()
-            client.link.retire()
-            assert client.link.state is State.DRAINING
-            assert not client.link.ready
+            client.connection.retire()
+            assert client.connection.state is State.DRAINING
+            assert not client.connection.ready
             go.set()
             assert isinstance(await pending, Reply)
             await until(lambda: client.lost)
-            assert client.link.state is State.CLOSED
+            assert client.connection.state is State.CLOSED
             assert not client.requests_lost
 
     run(test())
 
 
-def test_M13_a_peer_that_hangs_up_on_an_idle_connection_says_nothing_louder_than_debug(caplog: pytest.LogCaptureFixture) -> None:
+def test_M13_an_idle_connection_that_the_peer_closes_is_logged_at_debug_only(caplog: pytest.LogCaptureFixture) -> None:
     async def script(conversation: Conversation) -> None:
         conversation.hang_up()
 
@@ -566,8 +566,8 @@ def test_each_outcome_is_delivered_once_also_when_closing_and_losing_coincide() 
     async def test() -> None:
         async with ready(silence) as client:
             outcome = client.ask()  # set_result twice would raise
-            client.link.close(DisconnectError("first"))
-            client.link.close(DisconnectError("second"))
+            client.connection.close(DisconnectError("first"))
+            client.connection.close(DisconnectError("second"))
             result = await outcome
             assert isinstance(result, Unknown)
             assert str(result.cause) == "first"

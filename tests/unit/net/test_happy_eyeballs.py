@@ -42,7 +42,7 @@ class Track:
         await until(lambda: name in self.runs)
 
 
-def test_M05_the_next_begins_at_once_when_one_fails() -> None:
+def test_M05_the_next_attempt_starts_at_once_when_one_fails() -> None:
     async def test() -> None:
         track = Track("first", "second")
         racing = track.start(NEVER)
@@ -56,7 +56,7 @@ def test_M05_the_next_begins_at_once_when_one_fails() -> None:
     run(test())
 
 
-def test_M05_one_that_takes_long_gets_company_and_may_still_win() -> None:
+def test_M05_a_slow_attempt_runs_beside_the_next_one_and_may_still_win() -> None:
     async def test() -> None:
         track = Track("slow", "stuck")
         racing = track.start(SOON)
@@ -70,7 +70,7 @@ def test_M05_one_that_takes_long_gets_company_and_may_still_win() -> None:
     run(test())
 
 
-def test_M05_of_two_that_arrive_together_one_is_lost_and_not_forgotten() -> None:
+def test_M05_of_two_attempts_that_succeed_together_one_is_discarded() -> None:
     async def test() -> None:
         track = Track("one", "other")
         racing = track.start(SOON)

@@ -1,4 +1,4 @@
-"""What is written in pieces arrives whole and in order, however much the kernel takes at once, and is copied only where a transport does so."""
+"""Written pieces arrive whole and in order, however much the kernel takes at once, and are not copied needlessly."""
 from __future__ import annotations
 
 import asyncio
@@ -85,7 +85,7 @@ SIZES = st.lists(st.integers(0, 40) | st.integers(WAKE_BYTES - 2, WAKE_BYTES + 2
 
 @settings(max_examples=60, deadline=None)
 @given(puts=st.lists(SIZES, max_size=4), itself=st.booleans())
-def test_what_is_put_arrives_whole_and_in_order_whatever_the_kernel_takes(puts: list[list[int]], itself: bool) -> None:
+def test_written_pieces_arrive_whole_and_in_order_whatever_the_kernel_takes(puts: list[list[int]], itself: bool) -> None:
     async def run() -> None:
         protocol, theirs = await _connected(itself=itself)
         with theirs:
@@ -108,7 +108,7 @@ def test_what_is_put_arrives_whole_and_in_order_whatever_the_kernel_takes(puts: 
     asyncio.run(run())
 
 
-def test_more_pieces_than_the_system_takes_at_once_arrive_too() -> None:
+def test_more_pieces_than_one_sendmsg_takes_arrive() -> None:
     async def run() -> None:
         protocol, theirs = await _connected()
         with theirs:
@@ -119,7 +119,7 @@ def test_more_pieces_than_the_system_takes_at_once_arrive_too() -> None:
     asyncio.run(run())
 
 
-def test_what_the_kernel_does_not_take_is_not_copied_but_for_a_crumb() -> None:
+def test_what_the_kernel_refuses_is_not_copied_except_the_wake_bytes() -> None:
     async def run() -> None:
         protocol, theirs = await _connected()
         with theirs:
@@ -140,7 +140,7 @@ def test_what_the_kernel_does_not_take_is_not_copied_but_for_a_crumb() -> None:
     asyncio.run(run())
 
 
-def test_what_waits_for_a_connection_that_breaks_is_dropped_and_nothing_is_written_any_more() -> None:
+def test_pending_pieces_are_dropped_when_the_connection_breaks() -> None:
     async def run() -> None:
         protocol, theirs = await _connected()
         piece = bytearray(1 << 20)
@@ -154,7 +154,7 @@ def test_what_waits_for_a_connection_that_breaks_is_dropped_and_nothing_is_writt
     asyncio.run(run())
 
 
-def test_an_interrupt_while_the_kernel_takes_pieces_ends_the_connection_instead_of_writing_any_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_during_a_write_aborts_the_connection_instead_of_writing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(sock: socket.socket, pieces: deque[Buffer]) -> bool:
         sock.sendmsg(list(pieces))
         raise KeyboardInterrupt
@@ -177,7 +177,7 @@ async def _rest(sock: socket.socket) -> AsyncIterator[bytes]:
         yield chunk
 
 
-# --- the connection around it ------------------------------------------------------------------------------------------
+# ---- the connection around it ---------------------------------------------------------------------------------------
 
 
 class _Linked:
@@ -186,8 +186,8 @@ class _Linked:
     def __init__(self) -> None:
         self.lost: list[KafkaError] = []
         self.complaints: list[object] = []
-        self.link = Connection("the peer", None, clock=time.monotonic, max_frame=1 << 20, on_change=lambda: None, on_quiet=lambda: None,
-                               on_lost=lambda _link, cause: self.lost.append(cause), on_answer=lambda *_: None)
+        self.connection = Connection("the peer", None, clock=time.monotonic, max_frame=1 << 20, on_change=lambda: None, on_quiet=lambda: None,
+                               on_lost=lambda _connection, cause: self.lost.append(cause), on_answer=lambda *_: None)
 
     async def open(self) -> socket.socket:
         loop = asyncio.get_running_loop()
@@ -196,9 +196,9 @@ class _Linked:
         for each in (ours, theirs):
             each.setblocking(False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
-        await loop.create_connection(lambda: self.link, sock=ours)
-        self.link.attach_socket(ours, writes=True)
-        self.link.state = State.READY
+        await loop.create_connection(lambda: self.connection, sock=ours)
+        self.connection.attach_socket(ours, writes=True)
+        self.connection.state = State.READY
         return theirs
 
     def write(self, size: int) -> asyncio.Future[object]:
@@ -206,19 +206,19 @@ class _Linked:
         outcome: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         request = Request(node=1, use=Use.PRODUCE, api=Api.METADATA, timeout=20.0, done=lambda _now, result: outcome.set_result(result),
                           versions=None, encode=lambda _version, number, _client: [number.to_bytes(4, "big"), bytearray(size)])
-        self.link.versions = Versions({Api.METADATA: VersionRange(0, 99)})
-        self.link.send(request)
+        self.connection.versions = Versions({Api.METADATA: VersionRange(0, 99)})
+        self.connection.send(request)
         return outcome
 
 
-def test_P22_a_connection_that_is_given_up_with_something_unwritten_writes_it_and_ends_once() -> None:
+def test_P22_a_retired_connection_writes_its_pending_bytes_and_closes_once() -> None:
     async def run() -> None:
         peer = _Linked()
         with await peer.open() as theirs:
             for _ in range(5):
-                peer.link._put(200_000, [bytearray(200_000)])
-            assert peer.link.unwritten
-            peer.link.retire()
+                peer.connection._put(200_000, [bytearray(200_000)])
+            assert peer.connection.unwritten
+            peer.connection.retire()
             got = b"".join([chunk async for chunk in _rest(theirs)])
         assert len(got) == 5 * 200_004
         assert peer.complaints == []
@@ -227,7 +227,7 @@ def test_P22_a_connection_that_is_given_up_with_something_unwritten_writes_it_an
     asyncio.run(run())
 
 
-def test_P07_an_answer_to_a_request_that_is_not_written_to_the_end_ends_the_connection() -> None:
+def test_P07_a_response_before_its_request_is_completely_written_closes_the_connection() -> None:
     """What is answered gives its memory back, from which the rest would still be written."""
     async def run() -> None:
         peer = _Linked()
@@ -251,7 +251,7 @@ class _Takes(asyncio.Protocol):
 
 
 @pytest.mark.parametrize("joins", [True, False])
-def test_a_protocol_writes_itself_where_the_transport_would_join(joins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_socket_is_written_directly_where_the_transport_would_join_pieces(joins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "COPIES_WRITES", joins)
 
     async def connect() -> _Takes:
@@ -277,7 +277,7 @@ class _Allows(socket.socket):
 
 
 @pytest.mark.parametrize("allowed", [300_000, 0])
-def test_a_buffer_that_the_system_refuses_is_as_large_as_it_allows(allowed: int) -> None:
+def test_a_socket_buffer_that_the_system_refuses_is_as_large_as_it_allows(allowed: int) -> None:
     with _Allows() as sock:
         sock.allowed = allowed
         before = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)

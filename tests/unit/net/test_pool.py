@@ -37,7 +37,7 @@ def options(**changes: Any) -> PoolOptions:
 
 
 class Rig:
-    """Links with a clock that is pushed by hand, and their events."""
+    """A pool with a clock that is moved by hand, and its events."""
 
     def __init__(self, connections: Callable[[Rig], ConnectionPool], clock: Clock) -> None:
         self.clock = clock
@@ -125,7 +125,7 @@ class Book(AsyncioNetwork):
 # ---- which node -----------------------------------------------------------------------------------------------------
 
 
-def test_M04_control_goes_to_the_ready_node_with_the_fewest_requests_in_flight() -> None:
+def test_M04_the_least_loaded_node_is_the_ready_one_with_the_fewest_requests_in_flight() -> None:
     async def test() -> None:
         async with Peer(muted_after_introduction) as first, Peer(muted_after_introduction) as second, rig() as here:
             here.connections.update_nodes({1: at(first, 1), 2: at(second, 2)})
@@ -140,7 +140,7 @@ def test_M04_control_goes_to_the_ready_node_with_the_fewest_requests_in_flight()
     run(test())
 
 
-def test_M04_the_node_that_was_not_tried_for_longest_comes_next() -> None:
+def test_M04_the_node_whose_last_attempt_is_the_longest_ago_comes_next() -> None:
     async def test() -> None:
         async with rig() as here:
             here.connections.update_nodes({number: Node(number, *unused_address()) for number in (1, 2, 3)})
@@ -180,7 +180,7 @@ def test_uses_have_connections_of_their_own() -> None:
     run(test())
 
 
-def test_M06_bootstrap_addresses_are_asked_again_when_no_known_node_can_be_reached() -> None:
+def test_M06_bootstrap_addresses_are_used_again_when_no_known_node_can_be_reached() -> None:
     async def test() -> None:
         async with Peer(broker) as bootstrap, rig(("127.0.0.1", bootstrap.port)) as here:
             assert await here.node() == BOOTSTRAP
@@ -193,7 +193,7 @@ def test_M06_bootstrap_addresses_are_asked_again_when_no_known_node_can_be_reach
     run(test())
 
 
-def test_a_bootstrap_connection_is_given_up_once_the_brokers_are_known() -> None:
+def test_a_bootstrap_connection_is_retired_once_the_brokers_are_known() -> None:
     async def test() -> None:
         async with Peer(broker) as bootstrap, Peer(broker) as node, rig(("127.0.0.1", bootstrap.port)) as here:
             assert await here.node() == BOOTSTRAP
@@ -215,7 +215,7 @@ def test_a_request_for_a_node_without_a_connection_was_certainly_not_sent() -> N
 # ---- negotiation ----------------------------------------------------------------------------------------------------
 
 
-def test_M08_a_peer_that_hangs_up_on_ApiVersions_is_asked_in_version_0_at_once_on_a_new_connection() -> None:
+def test_M08_a_peer_that_closes_on_ApiVersions_gets_version_0_at_once_on_a_new_connection() -> None:
     asked: list[int] = []
 
     async def hangs_up(conversation: Conversation) -> None:
@@ -236,7 +236,7 @@ def test_M08_a_peer_that_hangs_up_on_ApiVersions_is_asked_in_version_0_at_once_o
     assert asked == [4, 0]
 
 
-def test_M08_a_broker_that_was_only_going_down_is_asked_in_the_newest_version_again_when_it_is_back() -> None:
+def test_M08_a_broker_that_restarted_gets_the_newest_version_again() -> None:
     asked: list[int] = []
 
     async def going_down(conversation: Conversation) -> None:
@@ -265,7 +265,7 @@ def test_M08_a_broker_that_was_only_going_down_is_asked_in_the_newest_version_ag
 # ---- again, later ---------------------------------------------------------------------------------------------------
 
 
-def test_M05_connecting_again_waits_longer_each_time_up_to_the_maximum_and_at_once_after_a_success() -> None:
+def test_M05_the_reconnect_back_off_grows_up_to_its_maximum_and_a_success_resets_it() -> None:
     async def test() -> None:
         where = unused_address()
         async with rig(where) as here:
@@ -295,7 +295,7 @@ def test_M05_connecting_again_waits_longer_each_time_up_to_the_maximum_and_at_on
     run(test())
 
 
-def test_M05_the_time_allowed_for_connecting_grows_with_failures_and_starts_over_with_a_success() -> None:
+def test_M05_the_set_up_timeout_grows_with_failures_and_a_success_resets_it() -> None:
     async def test() -> None:
         async with Peer(silence, silence, broker) as peer, rig(
                 ("127.0.0.1", peer.port), setup_timeout=0.1, setup_timeout_max=5.0) as here:
@@ -326,7 +326,7 @@ def test_M05_the_next_address_of_a_name_is_tried_when_the_first_refuses() -> Non
     run(test())
 
 
-def test_M05_a_name_of_which_every_address_fails_is_raised_with_each_ones_reason() -> None:
+def test_M05_when_every_address_of_a_name_fails_the_error_has_the_reason_of_each() -> None:
     async def test() -> None:
         dead = [unused_address().port, unused_address().port]
         async with rig(("both", 9092), network=Book(both=dead)) as here:
@@ -353,7 +353,7 @@ def test_M05_a_name_is_resolved_again_for_each_attempt() -> None:
     run(test())
 
 
-def test_M14_a_name_that_cannot_be_resolved_yet_is_tried_again_until_it_can() -> None:
+def test_M14_an_unresolvable_name_is_tried_again_until_it_resolves() -> None:
     async def test() -> None:
         async with Peer(broker) as peer:
             network = Book()
@@ -370,7 +370,7 @@ def test_M14_a_name_that_cannot_be_resolved_yet_is_tried_again_until_it_can() ->
 
 
 @pytest.mark.parametrize("moved", [True, False], ids=["to another port", "out of the cluster"])
-def test_M05_a_broker_that_moved_or_left_loses_its_connection_and_what_was_in_flight_is_unknown(moved: bool) -> None:
+def test_M05_connections_to_a_moved_or_removed_broker_are_closed_and_outcomes_unknown(moved: bool) -> None:
     async def test() -> None:
         async with Peer(muted_after_introduction) as before, Peer(broker) as after, rig() as here:
             here.connections.update_nodes({1: at(before)})
@@ -422,7 +422,7 @@ def test_M05_a_client_follows_a_broker_that_comes_back_on_another_port() -> None
 # ---- idle and overdue -----------------------------------------------------------------------------------------------
 
 
-def test_M13_an_idle_connection_is_closed_after_its_time_and_opened_again_when_it_is_wanted(caplog: pytest.LogCaptureFixture) -> None:
+def test_M13_an_idle_connection_is_closed_in_time_and_opened_again_when_wanted(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with Peer(broker) as peer, rig() as here:
             here.connections.update_nodes({1: at(peer)})
@@ -478,7 +478,7 @@ def test_M13_a_peer_that_closes_an_idle_connection_causes_no_error_and_no_back_o
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before it is noticed to be ready", "after that"])
-def test_M05_a_peer_that_hangs_up_before_anything_was_asked_is_connected_to_again_after_a_back_off(before: bool) -> None:
+def test_M05_a_peer_that_closes_an_unused_connection_is_reconnected_after_a_back_off(before: bool) -> None:
     async def test() -> None:
         looked = asyncio.Event()
 
@@ -501,7 +501,7 @@ def test_M05_a_peer_that_hangs_up_before_anything_was_asked_is_connected_to_agai
     run(test())
 
 
-def test_M10_an_overdue_answer_ends_the_connection_and_connecting_again_waits() -> None:
+def test_M10_an_overdue_response_closes_the_connection_and_reconnecting_waits() -> None:
     async def test() -> None:
         async with Peer(muted_after_introduction) as peer, rig() as here:
             here.connections.update_nodes({1: at(peer)})
@@ -521,7 +521,7 @@ def test_M10_an_overdue_answer_ends_the_connection_and_connecting_again_waits() 
     run(test())
 
 
-def test_M10_a_request_on_a_connection_that_was_retired_meanwhile_is_overdue_like_any_other() -> None:
+def test_M10_a_request_on_a_retired_connection_becomes_overdue_like_any_other() -> None:
     async def test() -> None:
         async with Peer(muted_after_introduction) as bootstrap, Peer(broker) as node, rig(("127.0.0.1", bootstrap.port)) as here:
             pending = here.ask(await here.node())
@@ -536,7 +536,7 @@ def test_M10_a_request_on_a_connection_that_was_retired_meanwhile_is_overdue_lik
     run(test())
 
 
-def test_P22_a_hang_up_after_a_request_without_answer_is_trouble_for_with_acks_0_it_is_all_a_broker_can_say() -> None:
+def test_P22_a_connection_closed_after_acks_0_requests_is_a_failure() -> None:
     async def refuses(conversation: Conversation) -> None:
         await conversation.introduce()
         await conversation.question()
@@ -566,7 +566,7 @@ def wants_login(error_code: int, *mechanisms: str) -> Script:
     return script
 
 
-def test_M16_a_listener_that_hangs_up_on_who_has_not_logged_in_is_asked_what_it_offers_and_refuses_the_client() -> None:
+def test_M16_a_listener_that_closes_on_the_first_request_is_asked_whether_it_requires_a_login() -> None:
     async def test() -> None:
         async with Peer(wants_login(33, "PLAIN", "SCRAM-SHA-512")) as peer, rig() as here:
             here.connections.update_nodes({1: at(peer)})
@@ -583,7 +583,7 @@ def test_M16_a_listener_that_hangs_up_on_who_has_not_logged_in_is_asked_what_it_
     run(test())
 
 
-def test_M16_a_broker_that_only_ends_is_an_outage_and_one_that_has_answered_is_not_asked_for_logins() -> None:
+def test_M16_a_broker_that_has_answered_before_is_not_asked_whether_it_requires_a_login() -> None:
     asked: list[Api] = []
 
     async def answers_once(conversation: Conversation) -> None:
@@ -621,7 +621,7 @@ def answers_nothing(peers: Iterable[Peer]) -> dict[int, Node]:
     return {number: at(peer, number) for number, peer in enumerate(peers, 1)}
 
 
-def test_closing_ends_every_connection_whatever_its_state_and_delivers_every_outcome() -> None:
+def test_closing_the_pool_closes_connections_in_any_state_and_delivers_every_outcome() -> None:
     async def test() -> None:
         async with Peer(silence) as connecting, Peer(muted_after_introduction) as busy, Peer(broker) as idle, rig() as here:
             here.connections.update_nodes(answers_nothing([connecting, busy, idle]))

@@ -1,4 +1,4 @@
-"""With TLS the loop is woken for a large answer only when much of it has come; and for all that will ever come, however it is cut."""
+"""With TLS the loop is woken for a large response only when much of it has arrived, and always for its end."""
 from __future__ import annotations
 
 import asyncio
@@ -24,7 +24,7 @@ RECORD = 2**14 + 2048
 
 
 @given(st.lists(st.integers(0, 3 * MOST) | st.sampled_from([0, 1, LEAST - 1, LEAST, LEAST + 1, SLACK, MOST, MOST + SLACK])))
-def test_what_is_waited_for_is_never_more_than_what_can_still_come(missing: list[int]) -> None:
+def test_the_low_water_mark_never_exceeds_the_bytes_that_can_still_arrive(missing: list[int]) -> None:
     asked: list[int] = []
     waking, now = ReceiveLowWater(asked.append), 1
     for each in missing:
@@ -78,7 +78,7 @@ sizes = st.integers(4, 3000) | st.integers(LEAST - 3000, LEAST + 3 * SLACK) | st
 @pytest.mark.parametrize("run", loops())
 @settings(max_examples=40, deadline=None)
 @given(bodies=st.lists(sizes, min_size=1, max_size=6), pieces=st.lists(sizes, max_size=12), version=st.sampled_from([ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]))
-def test_all_answers_are_read_however_they_are_sent(run: Callable[..., Counted], bodies: list[int], pieces: list[int], version: ssl.TLSVersion) -> None:
+def test_all_responses_are_read_however_they_are_split(run: Callable[..., Counted], bodies: list[int], pieces: list[int], version: ssl.TLSVersion) -> None:
     answers = [bytes([number]) * size for number, size in enumerate(bodies)]
     made = run(read(framed(*answers), pieces, len(answers), context(version)))
     assert made.frames == answers
@@ -86,7 +86,7 @@ def test_all_answers_are_read_however_they_are_sent(run: Callable[..., Counted],
 
 @pytest.mark.skipif(not HAS_RCVLOWAT, reason="no SO_RCVLOWAT on this system")
 @pytest.mark.parametrize("run", loops())
-def test_a_large_answer_takes_few_turns_though_it_comes_in_many_pieces(run: Callable[..., None]) -> None:
+def test_a_large_response_in_many_pieces_takes_few_turns_of_the_loop(run: Callable[..., None]) -> None:
     large = random.Random(1).randbytes((1 << 20) - 4)
 
     async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

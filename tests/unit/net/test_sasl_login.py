@@ -40,20 +40,20 @@ def test_a_protocol_without_SASL_needs_no_login(protocol: str) -> None:
     ({"sasl_mechanism": "no.such:Module", **ANNA}, "sasl_mechanism"),
 ])
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_what_a_mechanism_lacks_is_said_when_a_client_is_made(protocol: str, given: dict[str, Any], option: str) -> None:
+def test_a_missing_option_of_a_mechanism_is_raised_when_the_client_is_created(protocol: str, given: dict[str, Any], option: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         made(**{"security_protocol": protocol, **given})
     assert caught.value.option == option
     assert "marker" not in str(caught.value)
 
 
-def test_an_unknown_mechanism_names_those_that_are_there() -> None:
+def test_the_error_for_an_unknown_mechanism_lists_the_known_ones() -> None:
     with pytest.raises(ConfigurationError, match=r"GSSAPI, OAUTHBEARER, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"):
         made(sasl_mechanism="SCRAM-SHA-1")
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
-def test_options_of_a_login_that_will_not_be_are_warned_of(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_login_options_without_a_login_are_logged_as_ignored(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
     made(security_protocol=protocol)
     assert not caplog.records
     made(security_protocol=protocol, sasl_mechanism="PLAIN", **ANNA)
@@ -78,13 +78,13 @@ def test_what_is_sent_unencrypted_is_logged_once(given: dict[str, Any], secret: 
 
 @pytest.mark.parametrize(("given", "secret"), READABLE)
 @pytest.mark.parametrize("servers", ["localhost:9092", "LOCALHOST:1,127.0.0.1:2,127.8.9.10:3,[::1]:4"])
-def test_what_stays_on_this_machine_is_not_warned_of(given: dict[str, Any], secret: str, servers: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_warning_for_unencrypted_secrets_on_the_loopback_interface(given: dict[str, Any], secret: str, servers: str, caplog: pytest.LogCaptureFixture) -> None:
     made(bootstrap_servers=servers, **given)
     assert not caplog.records
 
 
 @pytest.mark.parametrize(("given", "secret"), READABLE)
-def test_TLS_and_mechanisms_that_send_no_secret_are_not_warned_of(given: dict[str, Any], secret: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_warning_for_TLS_and_mechanisms_that_send_no_secret(given: dict[str, Any], secret: str, caplog: pytest.LogCaptureFixture) -> None:
     made(**{**given, "security_protocol": "SASL_SSL"})
     made(sasl_mechanism="SCRAM-SHA-512", **ANNA)
     assert not caplog.records
@@ -142,7 +142,7 @@ def test_a_mechanism_gets_its_surroundings_then_the_options_and_is_closed_at_the
     assert not logins.may_change
 
 
-def test_work_is_done_in_a_thread_of_its_own_and_its_failure_is_raised() -> None:
+def test_work_runs_in_its_own_thread_and_its_failure_is_raised() -> None:
     async def test() -> None:
         logins = made(sasl_mechanism="PLAIN", **ANNA)
         assert logins is not None
@@ -177,7 +177,7 @@ def test_a_caller_cancelled_while_a_worker_is_busy_gets_no_result() -> None:
     asyncio.run(test())
 
 
-def test_an_exchange_that_is_given_up_is_closed_at_once() -> None:
+def test_an_abandoned_exchange_is_closed_at_once() -> None:
     def steps() -> Generator[int, None, None]:
         yield 1
 

@@ -30,7 +30,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 @given(before=st.integers(0, 300), room=st.integers(0, 300), sent=st.binary(max_size=400))
-def test_only_the_rest_of_the_frame_is_written_and_no_byte_behind_it_is_taken(before: int, room: int, sent: bytes) -> None:
+def test_only_the_rest_of_the_frame_is_read_and_no_byte_behind_it(before: int, room: int, sent: bytes) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
@@ -43,14 +43,14 @@ def test_only_the_rest_of_the_frame_is_written_and_no_byte_behind_it_is_taken(be
         assert ours.recv(1000) == sent[came:] + b"!"
 
 
-def test_without_patience_what_is_not_there_is_not_waited_for(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_without_patience_missing_bytes_are_not_waited_for(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     theirs.sendall(b"ab")
     assert fill(ours.fileno(), bytearray(3), 0, 0) == 2
     assert fill(ours.fileno(), bytearray(3), 0, 0) == 0
 
 
-def test_a_call_ends_soon_though_its_patience_has_not(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_call_is_limited_even_while_bytes_keep_arriving(pair: tuple[socket.socket, socket.socket]) -> None:
     """A peer that sends drop by drop must not keep the loop from its other work."""
     ours, theirs = pair
     ended = threading.Event()
@@ -69,7 +69,7 @@ def test_a_call_ends_soon_though_its_patience_has_not(pair: tuple[socket.socket,
         dripping.join()
 
 
-def test_pieces_that_come_one_after_another_are_all_read(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_pieces_that_arrive_one_after_another_are_all_read(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     data = random.Random(7).randbytes(3_000_000)
     sender = threading.Thread(target=theirs.sendall, args=[data])
@@ -92,7 +92,7 @@ def test_the_end_of_the_connection_is_left_for_the_loop_to_see(pair: tuple[socke
 
 
 @pytest.mark.parametrize(("descriptor", "start"), [(-1, 0), (10**6, 0), (0, -1), (0, 5), (0, 6)])
-def test_what_cannot_be_read_is_no_byte(descriptor: int, start: int) -> None:
+def test_an_impossible_read_returns_0(descriptor: int, start: int) -> None:
     """A socket that is closed already, a frame that is full."""
     assert fill(descriptor, bytearray(5), start, LONG_MS) == 0
 
@@ -111,7 +111,7 @@ class Counted(Connection):
         super().__init__("the peer", None, clock=time.monotonic, max_frame=1 << 20, on_change=lambda: None, on_quiet=lambda: None,
                          on_lost=self._on_loss, on_answer=lambda *_: None)
 
-    def _on_loss(self, _link: Connection, cause: KafkaError) -> None:
+    def _on_loss(self, _connection: Connection, cause: KafkaError) -> None:
         self.lost.append(cause)
         self.news.set()
 
@@ -146,7 +146,7 @@ async def reads(data: bytes, frames: int) -> Counted:
     return made
 
 
-def test_a_large_answer_that_is_there_takes_one_turn_of_the_loop() -> None:
+def test_a_large_response_that_has_arrived_takes_one_turn_of_the_loop() -> None:
     large = random.Random(1).randbytes(SCRATCH + MUCH + 1000)
     made = asyncio.run(reads(framed(large), 1))
     assert made.frames == [large]
@@ -154,20 +154,20 @@ def test_a_large_answer_that_is_there_takes_one_turn_of_the_loop() -> None:
     assert made.bytes_in == len(large) + 4
 
 
-def test_what_stands_before_and_behind_a_large_answer_is_read_too() -> None:
+def test_small_responses_before_and_behind_a_large_one_are_read() -> None:
     bodies = [b"before", random.Random(2).randbytes(SCRATCH + MUCH), b"behind", random.Random(3).randbytes(50_000), b"last"]
     made = asyncio.run(reads(framed(*bodies), len(bodies)))
     assert made.frames == bodies
     assert made.bytes_in == len(framed(*bodies))
 
 
-def test_a_damaged_length_behind_a_large_answer_ends_the_connection() -> None:
+def test_a_damaged_size_behind_a_large_response_closes_the_connection() -> None:
     made = asyncio.run(reads(framed(bytes(SCRATCH + MUCH)) + b"\xff" * 8, 2))
     assert len(made.frames) == 1
     assert isinstance(made.lost[0], ProtocolError)
 
 
-def test_only_the_clients_own_loop_is_made_to_wait() -> None:
+def test_only_the_clients_own_loop_waits_in_a_direct_read() -> None:
     portal = Portal("test")
 
     async def here() -> bool:

@@ -1,4 +1,4 @@
-"""Hosts and addresses that take long to connect to get company: nothing that swallows packets holds up what another can answer."""
+"""While one address takes long to connect, another is tried: one that drops packets delays no request."""
 from __future__ import annotations
 
 import pytest
@@ -18,7 +18,7 @@ class StoppedClock(Clock):
         return 100.0 + self.ahead
 
 
-def test_M04_asking_for_any_node_connects_to_one_and_to_no_second_before_that_had_its_chance() -> None:
+def test_M04_a_request_for_any_node_connects_to_one_and_to_no_second_before_the_stagger() -> None:
     async def test() -> None:
         async with Peer(silence) as first, Peer(silence) as second, rig(clock=StoppedClock()) as here:
             here.connections.update_nodes({1: at(first, 1), 2: at(second, 2)})
@@ -32,7 +32,7 @@ def test_M04_asking_for_any_node_connects_to_one_and_to_no_second_before_that_ha
     run(test())
 
 
-def test_M04_a_node_that_takes_long_to_connect_to_gets_company_and_does_not_hold_up_what_another_could_answer() -> None:
+def test_M04_while_one_node_takes_long_to_connect_another_is_connected_to() -> None:
     async def test() -> None:
         async with Peer(silence) as swallows, Peer(broker) as other, rig(clock=StoppedClock()) as here:
             here.connections.update_nodes({1: at(swallows, 1)})
@@ -47,7 +47,7 @@ def test_M04_a_node_that_takes_long_to_connect_to_gets_company_and_does_not_hold
     run(test())
 
 
-def test_M04_company_is_a_deadline_only_while_somebody_asks_and_somebody_is_left_to_be_asked() -> None:
+def test_M04_connecting_to_one_more_node_is_a_deadline_only_while_wanted_and_possible() -> None:
     async def test() -> None:
         async with Peer(silence) as first, Peer(silence) as second, rig(clock=StoppedClock()) as here:
             here.connections.update_nodes({1: at(first, 1), 2: at(second, 2)})
@@ -62,7 +62,7 @@ def test_M04_company_is_a_deadline_only_while_somebody_asks_and_somebody_is_left
     run(test())
 
 
-def test_M04_bootstrap_addresses_still_being_connected_to_are_given_up_once_the_brokers_are_known() -> None:
+def test_M04_attempts_to_bootstrap_addresses_are_cancelled_once_the_brokers_are_known() -> None:
     async def test() -> None:
         async with Peer(silence) as bootstrap, Peer(broker) as node, rig(("127.0.0.1", bootstrap.port)) as here:
             here.connections.least_loaded(Use.CONTROL)
@@ -74,7 +74,7 @@ def test_M04_bootstrap_addresses_still_being_connected_to_are_given_up_once_the_
     run(test())
 
 
-def test_M05_an_address_of_a_name_that_swallows_everything_costs_a_moment_and_leaves_nothing_behind() -> None:
+def test_M05_an_address_that_drops_packets_costs_one_stagger_and_leaves_no_task() -> None:
     async def test() -> None:
         async with Peer(silence) as swallows, Peer(broker) as live, rig(
                 ("both", 9092), network=(book := Book())) as here:
@@ -87,7 +87,7 @@ def test_M05_an_address_of_a_name_that_swallows_everything_costs_a_moment_and_le
     run(test())
 
 
-def test_M05_addresses_of_a_name_are_distinguished_when_time_is_up() -> None:
+def test_M05_a_timeout_names_the_stage_of_each_address() -> None:
     async def test() -> None:
         dead = unused_address().port
         async with Peer(silence) as mute, rig(("both", 9092), network=Book(both=[dead, mute.port]), setup_timeout=0.2) as here:

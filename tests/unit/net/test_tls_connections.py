@@ -93,22 +93,22 @@ class Client:
         given = {"ssl_truststore_certificates": authority().pem, **options} if "ssl_context" not in options else options
         contexts = TlsContexts(ProducerConfig.parse({"bootstrap_servers": address, "security_protocol": "SSL", **given}), Environment()) if tls else None
         self.attempt = ConnectAttempt(
-            parse_addresses(address)[0], network or AsyncioNetwork(), sockets or SocketOptions(), first_address=0, timeout=timeout, make_connection=self._link,
+            parse_addresses(address)[0], network or AsyncioNetwork(), sockets or SocketOptions(), first_address=0, timeout=timeout, make_connection=self._make,
             start=lambda work: asyncio.get_running_loop().create_task(work), discard=self._give_up, security=Security(contexts), unverified=True)
 
-    def _link(self, _endpoint: Endpoint) -> Connection:
+    def _make(self, _endpoint: Endpoint) -> Connection:
         self.connections.append(Connection(
             "the peer", "c", clock=time.monotonic, max_frame=1 << 26, on_change=self.changes.set, on_quiet=self.changes.set,
-            on_lost=lambda _link, cause: self._lose(cause), on_answer=lambda *_: None))
+            on_lost=lambda _connection, cause: self._lose(cause), on_answer=lambda *_: None))
         return self.connections[-1]
 
     def _lose(self, cause: KafkaError) -> None:
         self.lost.append(cause)
         self.changes.set()
 
-    def _give_up(self, link: Connection) -> None:
-        if link.state is not State.CLOSED:
-            link.close(DisconnectError("given up"))
+    def _give_up(self, connection: Connection) -> None:
+        if connection.state is not State.CLOSED:
+            connection.close(DisconnectError("given up"))
 
     async def failure(self) -> KafkaError:
         """Why it fails, at once; nothing is left."""
@@ -129,12 +129,12 @@ class Client:
         return await self.attempt.connect()
 
 
-def ask(link: Connection) -> asyncio.Future[Any]:
+def ask(connection: Connection) -> asyncio.Future[Any]:
     """A Metadata request; its answer."""
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     fields = {"topics": [], "allow_auto_topic_creation": False, "include_cluster_authorized_operations": False,
               "include_topic_authorized_operations": False}
-    link.send(Request(node=1, use=Use.CONTROL, api=Api.METADATA, timeout=20.0, fields=lambda version: fields,
+    connection.send(Request(node=1, use=Use.CONTROL, api=Api.METADATA, timeout=20.0, fields=lambda version: fields,
                       done=lambda now, outcome: answer.set_result(outcome)))
     return answer
 
@@ -147,18 +147,18 @@ def test_requests_are_answered_and_the_connection_went_through_its_states(run: R
     async def steps() -> None:
         async with Peer(broker, tls=served()) as peer:
             client = Client(peer.address, ssl_enabled_protocols=version)
-            link = await client.ready()
-            assert link.state is State.READY
-            assert link.secured
-            answers = await asyncio.gather(*[ask(link) for _ in range(20)])
+            connection = await client.ready()
+            assert connection.state is State.READY
+            assert connection.secured
+            answers = await asyncio.gather(*[ask(connection) for _ in range(20)])
             assert all(isinstance(each, Reply) for each in answers)
-            link.close(DisconnectError("the test is over"))
+            connection.close(DisconnectError("the test is over"))
             await client.all_gone()
 
     run(steps())
 
 
-def test_a_context_of_the_users_own_is_taken(run: Runs) -> None:
+def test_the_users_own_context_is_used(run: Runs) -> None:
     own = ssl.create_default_context(cadata=authority().pem)
 
     async def steps() -> None:
@@ -170,7 +170,7 @@ def test_a_context_of_the_users_own_is_taken(run: Runs) -> None:
     run(steps())
 
 
-def test_the_name_in_the_address_counts_not_what_it_was_resolved_to(run: Runs) -> None:
+def test_the_host_name_is_checked_not_the_address_it_resolves_to(run: Runs) -> None:
     class Names(AsyncioNetwork):
         async def resolve(self, host: str, port: int) -> list[Endpoint]:
             return [Endpoint(socket.AF_INET, ("127.0.0.1", port))]
@@ -229,7 +229,7 @@ def own() -> Any:
 
 
 @pytest.mark.parametrize(("server", "options", "said"), TRUST)
-def test_what_is_wrong_with_trust_is_raised_at_once(run: Runs, server: Callable[[], ssl.SSLContext], options: dict[str, Any], said: str) -> None:
+def test_a_problem_of_trust_is_raised_at_once(run: Runs, server: Callable[[], ssl.SSLContext], options: dict[str, Any], said: str) -> None:
     if options.get("ssl_keystore_key") == "match":
         options = {**options, "ssl_keystore_certificate_chain": own().chain, "ssl_keystore_key": own().key}
 
@@ -299,7 +299,7 @@ def test_a_client_with_tls_at_a_listener_without_it_is_refused(run: Runs, said_b
     run(steps())
 
 
-def test_M16_a_listener_that_hangs_up_on_tls_and_answers_without_it_is_one_without(run: Runs) -> None:
+def test_M16_a_listener_that_closes_tls_connections_and_answers_plain_ones_is_plaintext(run: Runs) -> None:
     async def hangs_up_on_tls(conversation: Conversation) -> None:
         if (await conversation._reader.readexactly(1)) == b"\x16":
             return
@@ -320,7 +320,7 @@ def test_M16_a_listener_that_hangs_up_on_tls_and_answers_without_it_is_one_witho
 
 
 @pytest.mark.parametrize("script", [silence])
-def test_a_handshake_that_is_not_answered_counts_within_the_set_up_time_and_says_where_it_stood(run: Runs, script: Script) -> None:
+def test_an_unanswered_handshake_counts_within_the_set_up_timeout_and_the_error_names_the_stage(run: Runs, script: Script) -> None:
     async def steps() -> None:
         async with Peer(script) as peer:
             client = Client(peer.address, timeout=0.3)
@@ -336,7 +336,7 @@ def test_a_handshake_that_is_not_answered_counts_within_the_set_up_time_and_says
     run(steps())
 
 
-def test_what_one_address_says_of_trust_is_not_hidden_by_another_that_is_not_there(run: Runs) -> None:
+def test_a_problem_of_trust_at_one_address_is_not_hidden_by_an_unreachable_one(run: Runs) -> None:
     class Names(AsyncioNetwork):
         async def resolve(self, host: str, port: int) -> list[Endpoint]:
             return [Endpoint(socket.AF_INET, ("127.0.0.1", port)), Endpoint(socket.AF_INET, ("127.0.0.1", 1))]
@@ -364,14 +364,14 @@ def refusal(reason: str) -> ssl.SSLError:
     ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "requires a client certificate"), ("SSLV3_ALERT_CERTIFICATE_EXPIRED", "certificate expired"),
     ("TLSV1_ALERT_INTERNAL_ERROR", None), ("DECRYPTION_FAILED_OR_BAD_RECORD_MAC", None), ("SSLV3_ALERT_BAD_RECORD_MAC", None),
 ])
-def test_what_openssl_says_is_explained_and_what_may_be_the_network_is_a_lost_connection(reason: str, said: str | None) -> None:
+def test_openssls_errors_are_explained_and_network_failures_are_disconnects(reason: str, said: str | None) -> None:
     for error in (handshake_failed(refusal(reason), "b1", host="h"), lost_after_handshake(refusal(reason), "b1", has_identity=None)):
         assert isinstance(error, DisconnectError if said is None else SslAuthenticationError)
         assert (said or reason) in str(error)
         assert isinstance(error.__cause__, ssl.SSLError)
 
 
-def test_a_certificate_that_was_shown_is_not_called_missing() -> None:
+def test_a_client_certificate_that_was_presented_is_not_called_missing() -> None:
     alert = refusal("TLSV13_ALERT_CERTIFICATE_REQUIRED")
     assert "none is set" in str(lost_after_handshake(alert, "b1", has_identity=False))
     assert "does not accept the client's certificate" in str(lost_after_handshake(alert, "b1", has_identity=True))
@@ -443,16 +443,16 @@ class Deaf:
 
 
 @pytest.mark.parametrize(("size", "count"), [(64, 5), (10_000, 40), (300_000, 3)])
-def test_what_waits_is_written_before_an_end_that_does_not_wait_for_the_peer(run: Runs, size: int, count: int) -> None:
+def test_pending_bytes_are_written_before_closing_and_the_peer_is_not_waited_for(run: Runs, size: int, count: int) -> None:
     deaf = Deaf(count)
 
     async def steps() -> None:
         client = Client(deaf.peer.address, sockets=SocketOptions(send_buffer=4096))
-        link = await client.ready()
+        connection = await client.ready()
         for _ in range(count):
-            link.send(unanswered(size))
-        assert link.may_lose
-        link.retire()
+            connection.send(unanswered(size))
+        assert connection.may_lose
+        connection.retire()
         deaf.go_on.set()
         async with asyncio.timeout(15):
             while len(deaf.sizes) < count:  # noqa: ASYNC110 the peer is a thread
@@ -467,15 +467,15 @@ def test_what_waits_is_written_before_an_end_that_does_not_wait_for_the_peer(run
     assert deaf.sizes == [size] * count
 
 
-def test_an_idle_connection_ends_at_once_though_the_peer_says_nothing(run: Runs) -> None:
+def test_an_idle_connection_closes_at_once_without_the_peers_close_notify(run: Runs) -> None:
     deaf = Deaf(0)
 
     async def steps() -> None:
         client = Client(deaf.peer.address)
-        link = await client.ready()
-        assert not link.may_lose
+        connection = await client.ready()
+        assert not connection.may_lose
         began = time.monotonic()
-        link.retire()
+        connection.retire()
         await client.all_gone()
         assert time.monotonic() - began < TLS_SHUTDOWN_S / 2
         deaf.leave.set()
@@ -485,44 +485,44 @@ def test_an_idle_connection_ends_at_once_though_the_peer_says_nothing(run: Runs)
         run(steps())
 
 
-def test_a_connection_that_ends_by_itself_is_not_ended_twice(run: Runs) -> None:
+def test_a_transport_that_is_closing_is_not_closed_twice(run: Runs) -> None:
     async def steps() -> None:
         async with Peer(broker, tls=served()) as peer:
             client = Client(peer.address)
-            link = await client.ready()
-            assert link._transport is not None
-            link._transport.close()  # as asyncio does when the peer's last word has come, some turns before connection_lost
-            link.retire()
-            assert not link.unwritten
+            connection = await client.ready()
+            assert connection._transport is not None
+            connection._transport.close()  # as asyncio does when the peer's last word has come, some turns before connection_lost
+            connection.retire()
+            assert not connection.unwritten
             await client.all_gone()
 
     run(steps())
 
 
-def test_a_refusal_that_comes_before_the_first_question_is_what_asking_it_raises() -> None:
+def test_a_refusal_before_the_first_request_is_what_that_request_raises() -> None:
     async def steps() -> None:
         client = Client("localhost:1")
-        link = client._link(Endpoint(socket.AF_INET, ("127.0.0.1", 1)))
-        link.advance(Event.OPENED_FOR_TLS)
-        link.connection_made(Transport())
-        assert link.state is State.VERSIONS
-        link.connection_lost(refusal("TLSV13_ALERT_CERTIFICATE_REQUIRED"))
+        connection = client._make(Endpoint(socket.AF_INET, ("127.0.0.1", 1)))
+        connection.advance(Event.OPENED_FOR_TLS)
+        connection.connection_made(Transport())
+        assert connection.state is State.VERSIONS
+        connection.connection_lost(refusal("TLSV13_ALERT_CERTIFICATE_REQUIRED"))
         with pytest.raises(SslAuthenticationError, match="requires a client certificate"):
-            await link.introduce(ClientInfo("c", "1"), 4, 1.0)
+            await connection.introduce(ClientInfo("c", "1"), 4, 1.0)
 
     asyncio.run(steps())
 
 
-def test_a_peer_that_ends_in_order_ends_the_connection(run: Runs) -> None:
+def test_an_orderly_close_by_the_peer_closes_the_connection(run: Runs) -> None:
     async def one(conversation: Conversation) -> None:
         await conversation.introduce()
 
     async def steps() -> None:
         async with Peer(one, tls=served()) as peer:
             client = Client(peer.address)
-            link = await client.ready()
+            connection = await client.ready()
             await client.all_gone()
-            assert link.state is State.CLOSED
+            assert connection.state is State.CLOSED
             assert isinstance(client.lost[-1], DisconnectError)
 
     run(steps())
@@ -558,7 +558,7 @@ class Transport(asyncio.Transport):
 
 @given(sizes=st.lists(st.integers(1, 400_000), min_size=1, max_size=12), seed=st.integers(0, 1 << 30))
 @settings(max_examples=40)
-def test_P07_pieces_are_given_a_gulp_at_a_time_in_order_and_counted_until_they_were_encrypted(sizes: list[int], seed: int) -> None:
+def test_P07_pieces_are_written_in_chunks_in_order_and_counted_until_encrypted(sizes: list[int], seed: int) -> None:
     random = Random(seed)
     pieces = [bytearray(random.randbytes(size)) for size in sizes]
     whole = b"".join(pieces)
@@ -584,7 +584,7 @@ def test_P07_pieces_are_given_a_gulp_at_a_time_in_order_and_counted_until_they_w
     assert box.unwritten == 0
 
 
-def test_what_must_wait_waits_as_it_is_and_the_connection_takes_no_more_meanwhile() -> None:
+def test_pending_requests_wait_unencrypted_and_the_connection_takes_no_more() -> None:
     async def steps() -> None:
         read = asyncio.Event()
 
@@ -596,15 +596,15 @@ def test_what_must_wait_waits_as_it_is_and_the_connection_takes_no_more_meanwhil
 
         async with Peer(late, tls=served()) as peer:
             client = Client(peer.address)
-            link = await client.ready()
+            connection = await client.ready()
             for _ in range(10):
-                link.send(unanswered(2_000_000))
-            assert not link.ready
-            assert link._write_buffer is not None
-            assert link._write_buffer.unwritten > 10_000_000
-            assert link._transport is not None
-            assert link._transport.get_write_buffer_size() < 2 * write_buffer.TLS_CHUNK
-            link.close(DisconnectError("the test is over"))
+                connection.send(unanswered(2_000_000))
+            assert not connection.ready
+            assert connection._write_buffer is not None
+            assert connection._write_buffer.unwritten > 10_000_000
+            assert connection._transport is not None
+            assert connection._transport.get_write_buffer_size() < 2 * write_buffer.TLS_CHUNK
+            connection.close(DisconnectError("the test is over"))
             await client.all_gone()
 
     asyncio.run(steps())
@@ -612,7 +612,7 @@ def test_what_must_wait_waits_as_it_is_and_the_connection_takes_no_more_meanwhil
 
 @settings(max_examples=25)
 @given(cuts=st.lists(st.integers(1, 3000), max_size=30), version=st.sampled_from(["TLSv1.2", "TLSv1.3"]))
-def test_any_split_of_the_stream_is_read_the_same(cuts: list[int], version: str) -> None:
+def test_responses_are_the_same_however_the_tls_stream_is_split(cuts: list[int], version: str) -> None:
     """Between a client and its broker stands somebody who cuts the stream where it likes."""
     async def steps() -> None:
         async with Peer(broker, tls=served()) as peer:
@@ -633,10 +633,10 @@ def test_any_split_of_the_stream_is_read_the_same(cuts: list[int], version: str)
             server = await asyncio.start_server(between, "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]
             client = Client(str(Address("127.0.0.1", port)), ssl_enabled_protocols=version)
-            link = await client.ready()
-            answers = await asyncio.gather(*[ask(link) for _ in range(5)])
+            connection = await client.ready()
+            answers = await asyncio.gather(*[ask(connection) for _ in range(5)])
             assert all(isinstance(each, Reply) for each in answers)
-            link.close(DisconnectError("the test is over"))
+            connection.close(DisconnectError("the test is over"))
             await client.all_gone()
             server.close()
             await server.wait_closed()

@@ -1,4 +1,4 @@
-"""What the ssl_ options make: contexts that connect, errors that name option and path and never a key, files that are read again."""
+"""TLS contexts from options: they connect, errors name option and path but no key, and changed files are read again."""
 from __future__ import annotations
 
 import asyncio
@@ -124,7 +124,7 @@ def test_without_a_truststore_the_systems_authorities_are_trusted_and_ours_is_no
         shaken(made(), authority().server_context())
 
 
-def test_whatever_stands_in_the_truststore_is_trusted_though_it_is_no_root() -> None:
+def test_every_certificate_in_the_truststore_is_trusted_even_if_it_is_no_root() -> None:
     between = CertificateAuthority("between", signed_by=authority())
     shown = between.issue("localhost")
     for trusted in (authority().pem, between.pem, Certificate(shown.certificate, shown.private_key).chain):
@@ -167,7 +167,7 @@ def test_a_jks_store_is_refused_with_the_line_that_converts_it(stored: Stored, s
     ("ssl_truststore_password", "ssl_truststore_location"), ("ssl_keystore_password", "ssl_keystore_location"),
     ("ssl_key_password", "ssl_keystore_location"),
 ])
-def test_a_password_for_what_is_not_there_is_refused(password: str, needed: str) -> None:
+def test_a_password_without_its_store_or_key_is_refused(password: str, needed: str) -> None:
     error = wrong(**{password: SECRET})
     assert error.option == password
     assert f"{password} is set, but {needed} is not" in str(error)
@@ -260,7 +260,7 @@ def test_every_way_to_give_a_certificate_and_its_key_shows_it_to_the_broker(stor
     assert count == 13
 
 
-def test_what_passes_through_a_file_is_for_its_owner_alone_and_gone_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_key_file_is_readable_by_its_owner_only_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "memfd_create", raising=False)
     with as_file(b"content") as path:
         assert Path(path).read_bytes() == b"content"
@@ -273,7 +273,7 @@ def test_what_passes_through_a_file_is_for_its_owner_alone_and_gone_afterwards(m
 
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no files in memory")
-def test_a_file_in_memory_is_no_ones_and_closed_afterwards() -> None:
+def test_a_file_in_memory_is_not_inherited_and_closed_afterwards() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     with as_file(b"content") as path:
         assert path.startswith("/proc/self/fd/")
@@ -317,7 +317,7 @@ def test_a_wrong_password_a_foreign_key_and_a_missing_half_are_distinguished(sto
     ({"ssl_context": ssl.create_default_context(), "ssl_crl_location": "/a"}, "ssl_context replaces every other ssl_ option; leave out ssl_crl_location"),
     ({"ssl_context": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}, "a server context"),
 ])
-def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any], said: str) -> None:
+def test_contradictory_options_are_refused(options: dict[str, Any], said: str) -> None:
     assert said in str(wrong(**options))
 
 
@@ -335,7 +335,7 @@ def test_a_password_of_a_pem_store_is_refused(stored: Stored, store: str) -> Non
     ({}, "TLSv1.3"), ({"ssl_protocol": "TLSv1.2"}, "TLSv1.2"), ({"ssl_enabled_protocols": "TLSv1.2"}, "TLSv1.2"),
     ({"ssl_enabled_protocols": "TLSv1.3"}, "TLSv1.3"), ({"ssl_protocol": "TLS"}, "TLSv1.3"),
 ])
-def test_the_versions_offered_are_those_asked_for(options: dict[str, str], spoken: str) -> None:
+def test_the_offered_tls_versions_are_those_of_the_option(options: dict[str, str], spoken: str) -> None:
     ours, _ = shaken(made(ssl_truststore_certificates=authority().pem, **options), authority().server_context())
     assert ours.version() == spoken
 
@@ -357,7 +357,7 @@ def test_suites_are_chosen_for_tls_1_2_and_left_alone_in_1_3() -> None:
     assert (ours.cipher() or ("",))[0].startswith("TLS_")
 
 
-def test_a_brokers_wish_to_renegotiate_is_not_followed() -> None:
+def test_a_brokers_renegotiation_request_is_refused() -> None:
     assert made().options & ssl.OP_NO_RENEGOTIATION
 
 
@@ -377,7 +377,7 @@ def test_the_names_of_other_clients_mean_the_same(stored: Stored) -> None:
 # ---- clients --------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_wrong_is_raised_when_the_client_is_made() -> None:
+def test_wrong_options_are_raised_when_the_client_is_created() -> None:
     with pytest.raises(ConfigurationError, match="ssl_truststore_location = '/nowhere'"):
         Producer(bootstrap_servers="localhost:9092", security_protocol="SSL", ssl_truststore_location="/nowhere")
 
@@ -458,7 +458,7 @@ def test_a_swapped_link_is_seen_by_the_next_connection(tmp_path: Path) -> None:
     in_loop(steps)
 
 
-def test_a_half_written_file_keeps_the_old_context_warns_once_and_is_taken_when_it_is_whole(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_half_written_file_keeps_the_old_context_and_warns_once_until_it_is_complete(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "both.pem"
     path.write_text(client().chain + client().key)
     renewed = authority().issue(common_name="renewed")
@@ -485,7 +485,7 @@ def test_a_half_written_file_keeps_the_old_context_warns_once_and_is_taken_when_
     in_loop(steps)
 
 
-def test_what_could_not_be_read_is_tried_again_though_nothing_shows_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_read_is_repeated_even_if_the_file_looks_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Times of files are coarse: the second half of a file may come within the same tick."""
     path = tmp_path / "ca.pem"
     path.write_text(authority().pem)
@@ -503,7 +503,7 @@ def test_what_could_not_be_read_is_tried_again_though_nothing_shows_a_change(tmp
     in_loop(steps)
 
 
-def test_a_change_is_read_once_for_all_who_wait_beside_the_loop_and_survives_who_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_file_is_read_once_in_a_worker_for_all_waiting_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
     path = tmp_path / "ca.pem"
@@ -554,7 +554,7 @@ def other() -> CertificateAuthority:
     return CertificateAuthority("another")
 
 
-def test_of_a_file_that_was_cut_nothing_is_taken(tmp_path: Path) -> None:
+def test_a_truncated_file_is_not_used_in_part(tmp_path: Path) -> None:
     store = tmp_path / "store.pem"
     store.write_text(authority().pem + other().pem[:200])
     with pytest.raises(ConfigurationError, match="is truncated"):
@@ -565,7 +565,7 @@ def test_of_a_file_that_was_cut_nothing_is_taken(tmp_path: Path) -> None:
         made(ssl_keystore_location=str(store))
 
 
-def test_a_file_that_is_half_written_leaves_the_client_what_it_had(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_truncated_file_leaves_the_client_its_context(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = tmp_path / "ca.pem"
     store.write_text(authority().pem + other().pem)
 
@@ -597,7 +597,7 @@ def test_a_folder_without_hashes_is_raised_when_the_client_is_made(tmp_path: Pat
     assert caught.value.option == "ssl_truststore_location"
 
 
-def test_a_PKCS12_file_that_wants_a_password_says_which_option_is_not_set(tmp_path: Path) -> None:
+def test_the_error_for_a_PKCS12_file_without_its_password_names_the_option(tmp_path: Path) -> None:
     store = tmp_path / "store.p12"
     store.write_bytes(client().pkcs12(SECRET))
     with pytest.raises(ConfigurationError, match="ssl_keystore_password is not set"):

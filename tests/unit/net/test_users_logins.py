@@ -1,4 +1,4 @@
-"""Token functions and mechanisms of users that misbehave: waiting callers get the reason, and the client can still be closed."""
+"""Token functions and mechanisms that misbehave: waiting callers get the reason, and the client can be closed."""
 from __future__ import annotations
 
 import asyncio
@@ -61,7 +61,7 @@ def test_an_async_token_function_that_ends_programs_does_not_end_the_clients_loo
         assert sender.send("orders", b"").result(20).offset == 0
 
 
-def test_an_async_token_function_that_always_cancels_itself_is_named_and_asked_after_back_offs(kafka: FakeCluster) -> None:
+def test_an_async_token_function_that_always_cancels_itself_is_named_and_called_after_back_offs(kafka: FakeCluster) -> None:
     asked: list[None] = []
 
     async def token() -> str:
@@ -186,7 +186,7 @@ def test_a_mechanism_that_cannot_work_is_refused_when_a_client_is_made(mechanism
     assert spec in str(caught.value)
 
 
-def test_a_mechanism_whose_close_raises_does_not_keep_the_client_from_its_end(kafka: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_mechanism_whose_close_raises_does_not_prevent_the_client_from_closing(kafka: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
     before = {*threading.enumerate()}
     with producer(kafka, f"{__name__}:Stubborn") as sender:
         assert sender.send("orders", b"").result(20).offset == 0

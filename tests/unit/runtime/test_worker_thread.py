@@ -1,4 +1,4 @@
-"""The threads that do what would hold up a client's loop: they end with the client, and keep no interpreter from its end."""
+"""Worker threads, for what would block a client's loop: they end with the client and never delay the exit."""
 from __future__ import annotations
 
 import gc
@@ -43,7 +43,7 @@ def test_work_is_done_in_order_by_one_thread_of_this_name() -> None:
 
 
 @pytest.mark.parametrize("stop", [LookupError, SystemExit, KeyboardInterrupt])
-def test_what_work_raises_is_its_outcome_and_ends_no_worker(stop: type[BaseException]) -> None:
+def test_an_exception_of_work_is_its_outcome_and_does_not_end_the_worker(stop: type[BaseException]) -> None:
     def work() -> None:
         raise stop("on purpose")
 
@@ -53,7 +53,7 @@ def test_what_work_raises_is_its_outcome_and_ends_no_worker(stop: type[BaseExcep
     worker.shutdown()
 
 
-def test_a_worker_that_is_shut_down_does_what_it_was_given_and_takes_nothing_more() -> None:
+def test_a_worker_that_is_shut_down_finishes_its_work_and_accepts_no_more() -> None:
     worker = Worker("pyclient-test")
     first, go = busy(worker)
     second = worker.submit(lambda: "done")
@@ -66,7 +66,7 @@ def test_a_worker_that_is_shut_down_does_what_it_was_given_and_takes_nothing_mor
     assert not [thread for thread in threading.enumerate() if thread.name == "pyclient-test"]
 
 
-def test_what_waits_can_be_cancelled_with_the_end() -> None:
+def test_waiting_work_can_be_cancelled_by_shutdown() -> None:
     worker = Worker("pyclient-test")
     first, go = busy(worker)
     second = worker.submit(lambda: "never")
@@ -122,6 +122,6 @@ print("end")
 """
 
 
-def test_a_token_function_that_never_returns_keeps_no_program_from_its_end() -> None:
+def test_a_token_function_that_never_returns_does_not_prevent_the_exit() -> None:
     ended = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr, ended.stdout.split()) == (0, "", ["BootstrapError", "end"])

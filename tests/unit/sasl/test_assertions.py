@@ -1,4 +1,4 @@
-"""Assertions that the client signs: what stands in them, that the signature holds, and which option is named when something is wrong."""
+"""Assertions that the client signs: header, claims, a valid signature, and errors that name the option."""
 from __future__ import annotations
 
 import base64
@@ -113,7 +113,7 @@ def test_ES256_signs_with_two_numbers_of_32_bytes(file: Path, form: PrivateForma
         assert header == {"alg": "ES256", "typ": "JWT"}
 
 
-def test_a_key_without_the_lines_of_PEM_is_taken_as_Java_takes_it(file: Path) -> None:
+def test_a_key_without_PEM_lines_is_accepted_as_in_Java(file: Path) -> None:
     file.write_bytes(b"\n".join(pem(rsa_key()).splitlines()[1:-1]))
     verify_rs256(assertions(file)(), rsa_key())
 
@@ -121,7 +121,7 @@ def test_a_key_without_the_lines_of_PEM_is_taken_as_Java_takes_it(file: Path) ->
 # ---- claims ---------------------------------------------------------------------------------------------------------
 
 
-def test_claims_are_those_of_the_options_and_of_the_clock(file: Path) -> None:
+def test_claims_come_from_the_options_and_the_clock(file: Path) -> None:
     wall = Wall(NOW + 0.9)
     signing = assertions(file, wall)
     assert parts(signing())[1] == {**GIVEN, "iat": NOW, "exp": NOW + 300, "nbf": NOW - 60}
@@ -129,7 +129,7 @@ def test_claims_are_those_of_the_options_and_of_the_clock(file: Path) -> None:
     assert parts(signing())[1] == {**GIVEN, "iat": NOW + 1000, "exp": NOW + 1300, "nbf": NOW + 940}
 
 
-def test_life_and_id_of_an_assertion_are_options(file: Path) -> None:
+def test_lifetime_and_id_of_an_assertion_are_options(file: Path) -> None:
     claims = parts(assertions(file, **{f"{P}claim_exp_seconds": 20, f"{P}claim_nbf_seconds": 0, f"{P}claim_jti_include": True})())[1]
     assert (claims["exp"], claims["nbf"]) == (NOW + 20, NOW)
     assert uuid.UUID(claims["jti"]).version == 4
@@ -164,7 +164,7 @@ def test_a_claim_that_is_missing_is_raised_by_its_option(file: Path, template: P
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"claims": {}}', '{"payload": []}', '{"header": 5}', '{"payload": {"a": NaN}}', "[" * 100_000])
-def test_a_template_that_is_none_is_refused(file: Path, template: Path, content: str) -> None:
+def test_an_invalid_template_is_refused(file: Path, template: Path, content: str) -> None:
     template.write_text(content)
     error = refused(file, **{f"{P}template_file": str(template)})
     assert error.option == f"{P}template_file"
@@ -201,7 +201,7 @@ def test_a_file_without_a_key_is_raised_by_option_and_path(file: Path, content: 
     assert str(file) in str(error)
 
 
-def test_a_file_that_cannot_be_one_is_not_read_to_its_end(file: Path) -> None:
+def test_a_file_that_is_too_long_is_not_read_to_its_end(file: Path) -> None:
     file.write_bytes(pem(rsa_key()) + b" " * (1024 * 1024))
     assert "more than 1048576 B" in str(refused(file))
 
@@ -242,7 +242,7 @@ def test_files_are_read_again_when_they_have_changed(file: Path, template: Path,
     assert caplog.text.count("was read again") == 2
 
 
-def test_a_change_that_cannot_be_used_is_said_once_and_what_was_is_kept(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unusable_change_is_logged_once_and_the_previous_content_kept(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     signing = assertions(file)
     for change in (lambda: file.write_bytes(b"half"), file.unlink):
         caplog.clear()
@@ -279,7 +279,7 @@ def test_a_signed_assertion_is_exchanged_for_a_token(file: Path) -> None:
     verify_rs256(asked.form["assertion"], rsa_key())
 
 
-def test_each_try_has_an_assertion_of_its_own(file: Path) -> None:
+def test_each_attempt_has_its_own_assertion(file: Path) -> None:
     wall = Wall()
     with Endpoint((503, b""), (200, {"access_token": "abc"})) as endpoint:
         config = options(**{"sasl_oauthbearer_token_endpoint_url": endpoint.url, f"{P}private_key_file": str(file), **CLAIMS})
@@ -310,7 +310,7 @@ def test_a_refusal_names_the_key_and_shows_no_assertion(file: Path) -> None:
     assert expected not in str(caught.value)
 
 
-def test_a_ready_assertion_wins_as_in_Java_and_that_is_said(file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_assertion_file_wins_as_in_Java_and_a_warning_says_so(file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ready = tmp_path / "ready"
     ready.write_text("the.ready.one")
     with Endpoint() as endpoint:
@@ -320,7 +320,7 @@ def test_a_ready_assertion_wins_as_in_Java_and_that_is_said(file: Path, tmp_path
 
 
 @pytest.mark.parametrize("option", [f"{P}template_file", f"{P}claim_aud", f"{P}private_key_passphrase"])
-def test_what_needs_a_key_and_has_none_is_refused(file: Path, option: str) -> None:
+def test_assertion_options_without_a_key_are_refused(file: Path, option: str) -> None:
     with Endpoint() as endpoint, pytest.raises(ConfigurationError, match=option) as caught:
         source(endpoint, file, **{f"{P}private_key_file": None, **dict.fromkeys(CLAIMS), option: "given"})
     assert caught.value.option == f"{P}private_key_file"

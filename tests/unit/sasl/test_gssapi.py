@@ -1,4 +1,4 @@
-"""GSSAPI (RFC 4752) against a stand-in with the interface of the package gssapi: no Kerberos realm is at hand in these tests."""
+"""GSSAPI (RFC 4752) against a stand-in for the package gssapi: these tests have no Kerberos realm."""
 from __future__ import annotations
 
 import sys
@@ -93,12 +93,12 @@ def test_the_layer_none_must_be_offered(stub: Stub) -> None:
 
 
 @pytest.mark.parametrize("answers", [(b"bad",), (b"", b"no wrapping")])
-def test_what_Kerberos_says_is_raised_with_what_to_check(stub: Stub, answers: tuple[bytes, ...]) -> None:
+def test_an_error_of_Kerberos_is_raised_with_what_to_check(stub: Stub, answers: tuple[bytes, ...]) -> None:
     with pytest.raises(SaslAuthenticationError, match=r"kafka@broker-1.*klist"):
         exchanged(Gssapi(), KAFKA, answering(*answers)[1])
 
 
-def test_a_broker_that_never_has_enough_is_given_up(stub: Stub) -> None:
+def test_a_broker_that_never_ends_the_exchange_is_given_up(stub: Stub) -> None:
     stub.SecurityContext.needs = 1000
     with pytest.raises(SaslAuthenticationError, match="more than 8"):
         exchanged(Gssapi(), KAFKA, lambda message: b"more")

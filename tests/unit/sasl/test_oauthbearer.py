@@ -67,7 +67,7 @@ def test_a_function_may_be_named_where_only_texts_can_be_given() -> None:
 @pytest.mark.parametrize(("name", "said"), [
     ("nowhere.at_all:token", "No module named 'nowhere'"), ("json:token", "the module 'json' has no function of that name"), ("json:hunter2", "the module 'json' has no function of that name"), ("json:__name__", "expected a function, got str"),
 ], ids=range(4))
-def test_a_name_that_is_of_no_function_is_refused_when_a_client_is_made(name: str, said: str) -> None:
+def test_a_name_of_no_function_is_refused_when_the_client_is_created(name: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said) as caught:
         OAuthBearer().check(options(sasl_token_provider=name))
     assert caught.value.option == "sasl_token_provider"
@@ -85,13 +85,13 @@ def test_a_token_itself_is_no_provider_and_is_not_shown(name: str, text: str) ->
 
 
 @pytest.mark.parametrize("provider", [TheirProvider(), TheirAsyncProvider()])
-def test_kafka_pythons_and_aiokafkas_providers_are_taken_as_they_are(provider: Any) -> None:
+def test_providers_of_kafka_python_and_aiokafka_are_accepted(provider: Any) -> None:
     with pytest.warns(UserWarning, match="sasl_token_provider"):
         config = options(sasl_oauth_token_provider=provider)
     assert exchanged(OAuthBearer(), config, lambda message: b"") == [b"n,,\x01auth=Bearer abc\x01logicalCluster=lkc-1\x01\x01"]
 
 
-def test_librdkafkas_callback_is_taken_as_it_is() -> None:
+def test_librdkafkas_callback_is_accepted() -> None:
     seen = []
 
     def oauth_cb(config: str) -> tuple[str, float, str, dict[str, str]]:
@@ -134,7 +134,7 @@ def test_the_brokers_error_is_acknowledged_and_raised() -> None:
         steps.throw(SaslAuthenticationError("the broker refused the login"))
 
 
-def test_a_broker_that_complains_and_then_lets_us_in_is_not_believed() -> None:
+def test_a_broker_that_accepts_after_an_error_is_refused() -> None:
     with pytest.raises(SaslAuthenticationError, match="rejected the token: status invalid_token"):
         exchanged(OAuthBearer(), options(sasl_token_provider=lambda: "abc"), lambda message: b'{"status":"invalid_token"}' if message != b"\x01" else b"")
 
@@ -172,7 +172,7 @@ def test_any_bytes_of_a_broker_are_shown_in_bounds_on_one_line_and_without_the_t
         assert "marker-secret" not in text
 
 
-def test_what_is_awaited_is_a_coroutine_made_where_no_loop_runs() -> None:
+def test_an_async_providers_coroutine_is_created_outside_of_the_loop() -> None:
     """Steps run in a worker; only what they yield is on the loop."""
     made = next(OAuthBearer().exchange(options(sasl_token_provider=coroutine), "host"))
     assert inspect.iscoroutine(made)

@@ -1,12 +1,13 @@
-"""The token endpoint: what is asked, which answers are tokens, which failures pass, and that no secret is ever shown."""
+"""The token endpoint: requests, which responses are tokens, which failures are retried, and no secret is shown."""
 from __future__ import annotations
 
 import base64
 import contextlib
+import itertools
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,10 @@ CLIENT = {"sasl_oauthbearer_client_credentials_client_id": "our app", "sasl_oaut
 QUICK = {"sasl_login_retry_backoff_ms": 100, "sasl_login_retry_backoff_max_ms": 1000}
 
 
-def source(url: str, waits: list[float] | None = None, **given: Any) -> TokenSource:
+def source(url: str, waits: list[float] | None = None, clock: Callable[[], float] = lambda: 0.0, **given: Any) -> TokenSource:
+    """*clock* shows how much time the attempts take; the test's own sleep takes none."""
     config = options(**{"sasl_oauthbearer_token_endpoint_url": url, **CLIENT, **QUICK, **given})
-    return token_source(config, Wall().surroundings(), sleep=(waits if waits is not None else []).append)
+    return token_source(config, Wall().surroundings(), sleep=(waits if waits is not None else []).append, clock=clock)
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def endpoint() -> Iterator[Endpoint]:
 # ---- asking ---------------------------------------------------------------------------------------------------------
 
 
-def test_client_credentials_are_asked_for_as_RFC_6749_says(endpoint: Endpoint) -> None:
+def test_client_credentials_are_requested_as_in_RFC_6749(endpoint: Endpoint) -> None:
     token = source(endpoint.url, sasl_oauthbearer_scope="kafka.read")()
     assert isinstance(token, OAuthToken)
     assert (token.value, token.expires_at) == ("abc", Wall().now + 3600)
@@ -76,24 +78,24 @@ def test_an_assertion_from_a_file_is_exchanged_for_a_token(endpoint: Endpoint, t
 
 
 @pytest.mark.parametrize("lives", [None, "soon", True, 0, -5, 10**10, 10**40])
-def test_a_life_that_is_none_is_left_to_the_token_itself(lives: Any) -> None:
+def test_an_invalid_lifetime_is_ignored(lives: Any) -> None:
     with Endpoint((200, {"access_token": "abc", "expires_in": lives})) as endpoint:
         assert source(endpoint.url)().expires_at is None
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff", b"[" * 10_000, {"access_token": ""}, {"access_token": 5}, b"x" * (LONGEST + 1)])
-def test_an_answer_that_is_no_token_is_said_so(body: Any) -> None:
+def test_a_response_without_a_token_is_reported(body: Any) -> None:
     with Endpoint((200, body)) as endpoint, pytest.raises(TokenUnavailableError, match="token endpoint http://127"):
         source(endpoint.url)()
 
 
-def test_an_answer_that_is_too_long_is_not_read_to_its_end() -> None:
+def test_a_response_that_is_too_long_is_not_read_to_its_end() -> None:
     with Endpoint((200, b'{"access_token": "abc"}' + b" " * LONGEST)) as endpoint, pytest.raises(TokenUnavailableError, match=f"more than {LONGEST} B"):
         source(endpoint.url)()
 
 
 @pytest.mark.parametrize("status", [500, 503, 408, 429])
-def test_a_failure_that_may_pass_is_asked_again_after_growing_waits(status: int) -> None:
+def test_a_temporary_failure_is_retried_after_growing_waits(status: int) -> None:
     waits: list[float] = []
     with Endpoint((status, b""), (status, b""), (200, {"access_token": "abc"})) as endpoint:
         assert source(endpoint.url, waits)().value == "abc"
@@ -101,7 +103,7 @@ def test_a_failure_that_may_pass_is_asked_again_after_growing_waits(status: int)
     assert waits == [0.1, 0.2]
 
 
-def test_the_longest_wait_is_the_time_for_all_attempts_as_in_Java() -> None:
+def test_the_longest_wait_limits_the_time_for_all_attempts_as_in_Java() -> None:
     waits: list[float] = []
     with Endpoint((503, b"")) as endpoint, pytest.raises(TokenUnavailableError, match="HTTP 503"):
         source(endpoint.url, waits)()
@@ -112,7 +114,7 @@ def test_the_longest_wait_is_the_time_for_all_attempts_as_in_Java() -> None:
 
 
 @pytest.mark.parametrize("status", [302, 400, 401, 403, 404])
-def test_a_refusal_is_raised_at_once_with_the_endpoints_words_and_without_the_secret(status: int) -> None:
+def test_a_refusal_is_raised_at_once_with_the_endpoints_text_and_without_the_secret(status: int) -> None:
     details = {"error": "invalid_client", "error_description": "no such pair our app / marker:secret+1\n", "hint": "marker:secret+1"}
     with Endpoint((status, details)) as endpoint:
         with pytest.raises(AuthenticationError, match=rf"HTTP {status} \(invalid_client: .*\[hidden\].*client_secret") as caught:
@@ -122,24 +124,24 @@ def test_a_refusal_is_raised_at_once_with_the_endpoints_words_and_without_the_se
 
 
 @pytest.mark.parametrize("token", [None, "", "two words", "m\u00e4rker", 5])
-def test_an_answer_without_a_token_is_the_endpoints_fault(token: Any) -> None:
+def test_a_response_without_a_valid_token_blames_the_endpoint(token: Any) -> None:
     with Endpoint((200, {"access_token": token})) as endpoint, pytest.raises(TokenUnavailableError, match="token endpoint .* without a valid access_token"):
         source(endpoint.url)()
 
 
-def test_an_endpoint_that_is_not_there_is_said_so() -> None:
+def test_an_unreachable_endpoint_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(TokenUnavailableError, match=f"http://127.0.0.1:{port}/token did not answer: ConnectError"):
         source(f"http://127.0.0.1:{port}/token?key=marker")()
 
 
-def test_an_endpoint_that_says_nothing_is_given_up_in_time() -> None:
+def test_an_endpoint_that_never_answers_is_given_up_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TokenUnavailableError, match="ReadTimeout"):
         source(f"http://127.0.0.1:{silent.getsockname()[1]}/token", sasl_login_read_timeout_ms=50, sasl_login_retry_backoff_max_ms=1)()
 
 
-def test_the_certificate_of_an_endpoint_is_looked_at_and_SSL_CERT_FILE_names_whom_to_trust(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_certificate_of_an_endpoint_is_checked_against_SSL_CERT_FILE(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ours, anothers = CertificateAuthority(), CertificateAuthority("a stranger")
     for name, authority in (("ours.pem", ours), ("anothers.pem", anothers)):
         (tmp_path / name).write_text(authority.pem)
@@ -156,7 +158,7 @@ def test_the_certificate_of_an_endpoint_is_looked_at_and_SSL_CERT_FILE_names_who
 
 
 @pytest.mark.parametrize(("head", "drop"), [(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b" "), (b"HTTP/1.1 200 OK\r\nX-Long: ", b"x"), (b"", b"H")])
-def test_an_answer_that_comes_in_drops_is_given_up_in_the_time_of_one_that_does_not_come(head: bytes, drop: bytes) -> None:
+def test_a_response_that_arrives_byte_by_byte_is_given_up_in_time(head: bytes, drop: bytes) -> None:
     def drip(server: socket.socket) -> None:
         peer, _ = server.accept()
         with peer, contextlib.suppress(OSError):
@@ -177,22 +179,25 @@ def test_an_answer_that_comes_in_drops_is_given_up_in_the_time_of_one_that_does_
             thread.join()
 
 
-def test_the_time_for_all_attempts_counts_what_they_take() -> None:
+def test_the_time_for_all_attempts_includes_their_duration() -> None:
     waits: list[float] = []
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TokenUnavailableError, match="ReadTimeout"):
-        source(f"http://127.0.0.1:{silent.getsockname()[1]}/token", waits, sasl_login_read_timeout_ms=150, sasl_login_retry_backoff_ms=1, sasl_login_retry_backoff_max_ms=200)()
-    assert len(waits) <= 1, "a third one would begin after the time"
+    slow = itertools.count(0.0, 0.15).__next__  # each attempt takes 150 ms
+    with Endpoint((503, b"")) as endpoint:
+        with pytest.raises(TokenUnavailableError, match="HTTP 503"):
+            source(endpoint.url, waits, clock=slow, sasl_login_retry_backoff_ms=1, sasl_login_retry_backoff_max_ms=200)()
+        assert len(endpoint.asked) == 2, "a third attempt would begin after 300 ms"
+    assert waits == [0.001]
 
 
 @pytest.mark.parametrize("encoded", [True, False])
-def test_an_endpoint_that_repeats_what_it_was_asked_with_shows_no_secret(encoded: bool) -> None:
+def test_an_endpoint_that_repeats_the_request_shows_no_secret(encoded: bool) -> None:
     basic = base64.b64encode(b"our+app:marker%3Asecret%2B1" if encoded else b"our app:marker:secret+1").decode()
     details = {"error": "invalid_client", "error_description": f"Authorization: Basic {basic}; marker%3Asecret%2B1; marker:secret+1"}
     with Endpoint((401, details)) as endpoint, pytest.raises(AuthenticationError, match=r"Basic \[hidden\]; \[hidden\]; \[hidden\]"):
         source(endpoint.url, sasl_oauthbearer_header_urlencode=encoded)()
 
 
-def test_what_keeps_the_endpoint_from_being_reached_is_reported(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_proxy_setting_is_reported(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "garbage://proxy")
     with pytest.raises(TokenUnavailableError, match="token endpoint .* cannot be reached: .*proxy"):
         source(endpoint.url)()
@@ -222,7 +227,7 @@ def test_a_file_is_read_for_each_token(tmp_path: Path) -> None:
     ("https://[::1", "not a valid URL"), ("https://host:99999/", "not a valid URL"), ("https://host:abc/", "not a valid URL"), ("https://ho st/", "not a valid URL"), ("https://host/\n", "not a valid URL"),
     (f"https://{'a' * 64}/", "not a valid URL"),
 ])
-def test_a_URL_that_cannot_be_used_is_refused_when_the_client_is_made(url: str, details: str) -> None:
+def test_an_unusable_URL_is_refused_when_the_client_is_created(url: str, details: str) -> None:
     with pytest.raises(ConfigurationError, match=details) as caught:
         source(url)
     assert caught.value.option == "sasl_oauthbearer_token_endpoint_url"
@@ -232,7 +237,7 @@ def test_a_URL_that_cannot_be_used_is_refused_when_the_client_is_made(url: str, 
 @pytest.mark.parametrize("missing", list(CLIENT))
 def test_what_is_missing_is_named(missing: str) -> None:
     with pytest.raises(ConfigurationError, match="is not set") as caught:
-        source("https://host/", None, **{missing: None})
+        source("https://host/", None, lambda: 0.0, **{missing: None})
     assert caught.value.option == missing
 
 
@@ -242,7 +247,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
         source("https://host/")
 
 
-def test_secrets_in_the_clear_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_unencrypted_secrets_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     source("http://127.0.0.1:1/")
     assert not caplog.records
     source("http://idp.example/")

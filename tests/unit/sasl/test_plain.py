@@ -18,13 +18,13 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1
 
 
 @pytest.mark.parametrize("name", ["GSSAPI", "OAUTHBEARER", *MECHANISMS])
-def test_each_mechanism_is_found_by_the_name_that_brokers_know_it_by(name: str) -> None:
+def test_each_mechanism_is_found_by_its_name(name: str) -> None:
     assert load_plugin("sasl mechanism", name).name == name
     assert name in available_plugins("sasl mechanism")
 
 
 @given(user=TEXT, password=TEXT)
-def test_user_and_password_go_as_they_are_and_as_oneself(user: str, password: str) -> None:
+def test_user_and_password_are_sent_unchanged_without_an_authorization_id(user: str, password: str) -> None:
     config = options(sasl_plain_username=user, sasl_plain_password=password)
     assert exchanged(Plain(), config, lambda message: b"") == [b"\0" + user.encode() + b"\0" + password.encode()]
 
@@ -35,7 +35,7 @@ def test_user_and_password_go_as_they_are_and_as_oneself(user: str, password: st
     ({"sasl_plain_username": "an\0na", "sasl_plain_password": "hunter2"}, "sasl_plain_username"),
     ({"sasl_plain_username": "anna", "sasl_plain_password": "hunt\0er2"}, "sasl_plain_password"),
 ])
-def test_what_is_missing_or_cannot_be_sent_is_named_when_the_client_is_made(name: str, given_: dict[str, Any], option: str) -> None:
+def test_missing_or_unsendable_credentials_are_raised_when_the_client_is_created(name: str, given_: dict[str, Any], option: str) -> None:
     mechanism, config = load_plugin("sasl mechanism", name), options(**given_)
     begins: list[Callable[[], object]] = [lambda: mechanism.check(config), lambda: next(mechanism.exchange(config, "host"))]
     for begin in begins:

@@ -77,7 +77,7 @@ def server(name: str, user: str, password: str, iterations: int = 4096) -> tuple
 @pytest.mark.parametrize(("user", "password"), [
     ("anna", "secret"), ("a,b=c", "x,y=z"), ("anna", ""), ("änna", "pässwörd"), ("anna", "ﬁ\u00a0ª\u200b"), ("anna", "\u05d0a"),
 ])
-def test_a_login_is_complete_and_the_text_of_a_password_is_taken_as_it_is(scram: Scram, user: str, password: str) -> None:
+def test_a_login_succeeds_with_the_password_unchanged(scram: Scram, user: str, password: str) -> None:
     """Kafka prepares no text: what SASLprep changes (ligatures, spaces) or refuses must pass."""
     made, answer = server(scram.name, user, password)
     assert len(exchanged(scram, options(sasl_plain_username=user, sasl_plain_password=password), answer)) == 2
@@ -91,7 +91,7 @@ def test_the_password_never_leaves_in_any_form() -> None:
     assert base64.b64encode(b"the marker secret") not in said
 
 
-def test_each_login_has_a_nonce_of_its_own_from_where_it_runs() -> None:
+def test_each_login_has_its_own_nonce_from_the_surroundings() -> None:
     scram = ScramSha512()
     assert next(scram.exchange(PENCIL, "")) != next(scram.exchange(PENCIL, ""))
     twice = []
@@ -105,7 +105,7 @@ def test_each_login_has_a_nonce_of_its_own_from_where_it_runs() -> None:
 # ---- servers that lie -----------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_does_not_know_the_password_is_found_out() -> None:
+def test_a_server_that_does_not_know_the_password_is_refused() -> None:
     with pytest.raises(SaslAuthenticationError, match="does not know the password"):
         exchanged(sha256(), PENCIL, answers(FIRST, b"v=" + base64.b64encode(bytes(32))))
 
@@ -117,7 +117,7 @@ def test_a_login_does_not_count_without_the_servers_proof(final: bytes) -> None:
 
 
 @pytest.mark.parametrize("iterations", [b"0", b"-1", b"1", b"4095", b"1000001", b"2147483647", b"9" * 100, b"9" * 5000, b"4096.5", b"4_096", "٤٠٩٦".encode()])
-def test_an_iteration_count_out_of_bounds_is_refused_before_anything_is_computed(iterations: bytes) -> None:
+def test_an_iteration_count_out_of_bounds_is_refused_before_hashing(iterations: bytes) -> None:
     began = time.process_time()
     with pytest.raises(SaslAuthenticationError):
         exchanged(sha256(), PENCIL, answers(FIRST.replace(b"4096", iterations)))
@@ -134,12 +134,12 @@ def test_the_bounds_of_the_iteration_count_are_ours_and_are_named() -> None:
     FIRST.replace(b"rOprNG", b"XXXXXX"), FIRST.replace(b"%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", b""), b"m=ext," + FIRST, b"e=other-error", b"", b",", b"r=", b"\0" * 100,
     b"r=rOprNGfwEbeRWgbNEkqOx,s=!!!,i=4096", FIRST + b",i=4096", b"x" * 9000,
 ])
-def test_a_servers_first_message_that_is_not_one_is_refused(first: bytes) -> None:
+def test_a_malformed_first_message_of_the_server_is_refused(first: bytes) -> None:
     with pytest.raises(SaslAuthenticationError, match="SCRAM-SHA-256"):
         exchanged(sha256(), PENCIL, answers(first))
 
 
-def test_a_message_far_longer_than_any_is_refused_though_it_is_well_made() -> None:
+def test_a_well_formed_but_far_too_long_message_is_refused() -> None:
     with pytest.raises(SaslAuthenticationError, match=r"9\d\d\d B; SCRAM-SHA-256"):
         exchanged(sha256(), PENCIL, answers(FIRST.replace(b"NlF$k0", b"x" * 9000)))
 
@@ -158,7 +158,7 @@ def test_garbage_at_any_step_ends_in_a_refusal_and_nothing_else(first: bytes, fi
 
 
 @given(data=st.data())
-def test_damage_to_a_right_answer_is_never_taken_for_the_proof(data: st.DataObject) -> None:
+def test_a_damaged_response_is_never_accepted_as_the_proof(data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(FINAL) - 3))  # the last characters of base64 hold bits that count for nothing
     damaged = bytearray(FINAL)
     damaged[at] ^= data.draw(st.integers(1, 255))

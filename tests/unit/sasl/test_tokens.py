@@ -1,4 +1,4 @@
-"""TokenCache: every shape a provider may return, when one ends, when the next one is fetched, and who waits for whom."""
+"""TokenCache: what a provider may return, when a token expires, when the next is fetched, and who waits for it."""
 from __future__ import annotations
 
 import asyncio
@@ -54,7 +54,7 @@ def value(given_: object) -> str:
 @pytest.mark.parametrize("given_", [
     ("abc", 5.5), ["abc", 5.5], ("abc", 5.5, "anna"), ("abc", 5.5, "anna", None), ("abc", 5.5, None, {"a": "b"}), OAuthToken("abc", 5.5), OAuthToken("abc", 5.5, {"a": "b"}),
 ])
-def test_a_token_comes_with_its_end_in_seconds_since_the_epoch(given_: Any) -> None:
+def test_a_tokens_expiry_is_in_seconds_since_the_epoch(given_: Any) -> None:
     token = parse_token(given_)
     assert (token.value, token.expires_at) == ("abc", 5.5)
     assert token.extensions in ({}, {"a": "b"})
@@ -70,14 +70,14 @@ def test_a_JWT_contains_its_expiry(claims: object, ends: float | None) -> None:
 
 
 @given(st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1))
-def test_any_visible_text_is_a_token_and_its_end_may_be_unknown(text: str) -> None:
+def test_any_visible_text_is_a_token_and_its_expiry_may_be_unknown(text: str) -> None:
     token = parse_token(text)
     assert token.value == text
     assert token.expires_at is None or isinstance(token.expires_at, float)
 
 
 @given(st.binary(max_size=60), st.binary(max_size=60))
-def test_what_only_looks_like_a_JWT_does_no_harm(head: bytes, claims: bytes) -> None:
+def test_text_that_only_looks_like_a_JWT_is_a_token_without_expiry(head: bytes, claims: bytes) -> None:
     parts = [base64.urlsafe_b64encode(each).decode() for each in (head, claims)]
     for text in (".".join((*parts, "x")), f"x.{claims.hex()}.x", "x..x"):
         parse_token(text)
@@ -109,7 +109,7 @@ def test_the_refresh_options_say_when_the_next_token_is_fetched(renewal: Refresh
 
 
 @given(st.floats(0.5, 1), st.floats(0, 0.25), st.integers(0, 900), st.integers(0, 3600), st.floats(0.1, 1e6), st.floats(0, 1))
-def test_the_next_token_is_fetched_within_the_life_of_this_one(factor: float, jitter: float, period: int, buffer: int, life: float, chance: float) -> None:
+def test_the_next_token_is_fetched_before_the_current_one_expires(factor: float, jitter: float, period: int, buffer: int, life: float, chance: float) -> None:
     assert 0 < RefreshPolicy(factor, jitter, period, buffer).due(0.0, life, chance) <= life
 
 
@@ -123,14 +123,14 @@ def test_a_token_is_kept_until_its_window_and_then_fetched_again() -> None:
     assert seen == ["token-1", "token-1", "token-1", "token-2"]
 
 
-def test_a_token_without_an_end_is_fetched_for_each_login() -> None:
+def test_a_token_without_an_expiry_is_fetched_for_each_login() -> None:
     tokens = TokenCache(Wall().surroundings())
     given_ = iter("abc")
     assert [value(tokens.get(lambda: next(given_), PLAIN)) for _ in range(3)] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("later", [RETRY_S / 4, RETRY_S / 2], ids=["while the old one is good", "at its end"])
-def test_a_fetch_that_failed_is_tried_again_before_the_old_token_ends_however_short_its_life_is(later: float) -> None:
+def test_a_failed_fetch_is_repeated_before_the_old_token_expires(later: float) -> None:
     """Seed 98 of the sweep: the pause after a fetch that failed outlived the token, which brokers then refused."""
     wall = Wall()
     tokens, provider = TokenCache(wall.surroundings()), Provider(wall)
@@ -143,7 +143,7 @@ def test_a_fetch_that_failed_is_tried_again_before_the_old_token_ends_however_sh
     assert value(tokens.get(provider, PLAIN)) == "token-3"
 
 
-def test_an_old_token_is_used_while_it_is_good_when_a_renewal_fails(caplog: pytest.LogCaptureFixture) -> None:
+def test_after_a_failed_fetch_the_old_token_is_used_while_it_is_valid(caplog: pytest.LogCaptureFixture) -> None:
     wall = Wall()
     tokens, provider = TokenCache(wall.surroundings()), Provider(wall)
     tokens.get(provider, PLAIN)
@@ -165,7 +165,7 @@ def test_an_old_token_is_used_while_it_is_good_when_a_renewal_fails(caplog: pyte
     assert value(tokens.get(provider, PLAIN)) == "token-5"
 
 
-def test_a_service_that_is_down_is_asked_after_ever_longer_pauses_however_many_connections_want_a_token() -> None:
+def test_pauses_between_failed_fetches_grow_however_many_connections_want_a_token() -> None:
     wall = Wall()
     tokens, provider = TokenCache(wall.surroundings()), Provider(wall)
     provider.failure = OSError("no route")
@@ -193,7 +193,7 @@ def test_a_service_that_is_down_is_asked_after_ever_longer_pauses_however_many_c
 
 
 @pytest.mark.parametrize("awaited", [False, True])
-def test_who_comes_in_the_pause_after_a_failure_gets_it_without_another_fetch(awaited: bool) -> None:
+def test_within_the_pause_after_a_failure_it_is_raised_without_another_fetch(awaited: bool) -> None:
     async def test() -> None:
         wall = Wall()
         tokens, slow = TokenCache(wall.surroundings()), Slow(wall)
@@ -208,13 +208,13 @@ def test_who_comes_in_the_pause_after_a_failure_gets_it_without_another_fetch(aw
     asyncio.run(test())
 
 
-def test_a_token_that_has_ended_when_it_comes_is_refused() -> None:
+def test_a_token_that_is_expired_on_arrival_is_refused() -> None:
     wall = Wall()
     with pytest.raises(TokenUnavailableError, match="clock"):
         TokenCache(wall.surroundings()).get(Provider(wall, life=0), PLAIN)
 
 
-def test_errors_that_say_what_they_are_stay_what_they_are() -> None:
+def test_authentication_errors_of_providers_are_raised_unchanged() -> None:
     wall = Wall()
     provider = Provider(wall)
     provider.failure = AuthenticationError("the secret is wrong")
@@ -236,7 +236,7 @@ def test_a_token_that_was_refused_is_not_used_again() -> None:
 # ---- single flight --------------------------------------------------------------------------------------------------
 
 
-def test_threads_that_come_together_wait_for_one_fetch() -> None:
+def test_concurrent_threads_wait_for_one_fetch() -> None:
     wall = Wall()
     tokens, provider, seen = TokenCache(wall.surroundings()), Provider(wall), []
     arrived, go = threading.Semaphore(0), threading.Event()
@@ -284,7 +284,7 @@ async def turns(count: int = 5) -> None:
 
 
 @pytest.mark.parametrize("method", ["token", "returns_an_awaitable"])
-def test_coroutines_that_come_together_wait_for_one_fetch_and_it_survives_who_is_given_up(method: str) -> None:
+def test_concurrent_coroutines_wait_for_one_fetch_which_survives_a_cancelled_waiter(method: str) -> None:
     async def test() -> None:
         wall = Wall()
         tokens, slow = TokenCache(wall.surroundings()), Slow(wall)
@@ -302,7 +302,7 @@ def test_coroutines_that_come_together_wait_for_one_fetch_and_it_survives_who_is
     asyncio.run(test())
 
 
-def test_a_failure_is_raised_to_all_waiting_callers_and_the_next_one_asks_again() -> None:
+def test_a_failure_is_raised_to_all_waiting_callers_and_the_next_one_fetches_again() -> None:
     async def test() -> None:
         wall = Wall()
         tokens, slow = TokenCache(wall.surroundings()), Slow(wall)
@@ -337,7 +337,7 @@ def test_an_old_token_is_used_when_what_the_provider_awaits_is_cancelled() -> No
     asyncio.run(test())
 
 
-def test_who_closes_leaves_no_fetch_behind() -> None:
+def test_closing_leaves_no_fetch_running() -> None:
     async def test() -> None:
         tokens, slow = TokenCache(Wall().surroundings()), Slow(Wall())
         waiting = asked(tokens, slow.token)
