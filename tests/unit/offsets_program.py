@@ -1,7 +1,7 @@
-"""A program that runs the example of offsets in a database and is killed behind each of its lines in turn; it forks a process for each.
+"""Runs the example of offsets in a database, and kills it behind each of its lines in turn: a forked process for each.
 
-Arguments: the brokers' address, the topic, a folder, ``broken`` or ``mended``. Prints, for each line, how the database looked when the process
-was dead, and when the next one had ended: a line of JSON.
+Arguments: the brokers' address, the topic, a folder, ``broken`` or ``mended``. Prints a line of JSON for each line: the
+database when the process was dead, and when the next process had ended.
 """
 from __future__ import annotations
 

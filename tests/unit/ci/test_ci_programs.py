@@ -1,4 +1,4 @@
-"""The programs behind the Makefile decide as they promise. They are scripts of no package: loaded here by their path."""
+"""The programs behind the Makefile. They are scripts of no package: loaded here by their path."""
 from __future__ import annotations
 
 import importlib.util
