@@ -111,4 +111,4 @@ def test_prepare_names_java_jars_and_archive_and_is_content_with_what_is_there(t
         assert done.returncode == 0, done.stderr
         assert "Java " in done.stdout
         assert f"start-up archive: {tmp_path}" in done.stdout
-    assert ["making" in done.stdout for done in runs] == [True, False]
+    assert ["creating the start-up archive" in done.stdout for done in runs] == [True, False]
