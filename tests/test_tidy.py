@@ -28,9 +28,6 @@ BANNED_IN_CORE = {
     "threading": "core belongs to one loop; locks live in buffers",
     "time": "time is the argument `now`",
 }
-CLEAN: Final = ("",)
-"""Folders and files whose words and lengths of lines are checked: everything."""
-
 BANNED_WORDS: Final = {
     r"anew": "again, once more",
     r"whoever": "the thread, the caller, the member ... that",
@@ -237,14 +234,12 @@ def test_every_public_method_of_a_facade_is_defined_in_a_public_module(name: str
 
 
 def checked_files(*suffixes: str) -> Iterator[Path]:
-    """The texts of the repository below `CLEAN`; this file lists the words itself."""
+    """The files of the repository with these suffixes, or names."""
     names = [path for path in ROOT.iterdir() if path.is_file()]
     for folder in EVERYTHING:
         names += (ROOT / folder).rglob("*")
     for path in sorted(set(names)):
-        name = path.relative_to(ROOT).as_posix()
-        inside = any(not clean or name == clean or name.startswith(f"{clean}/") for clean in CLEAN)
-        if inside and path.is_file() and (path.suffix in suffixes or (path.name == "Makefile" and path.name in suffixes)):
+        if path.is_file() and (path.suffix in suffixes or path.name in suffixes):
             yield path
 
 
