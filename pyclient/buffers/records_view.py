@@ -7,6 +7,7 @@ taken, each record is returned, dropped on purpose, or still buffered: never los
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
@@ -319,8 +320,7 @@ def _take(chunk: Chunk, limit: int, decode: Decode | None, runs: list[RecordRun]
     What *decode* raises is raised with *chunk* at that record.
     """
     while chunk.batches and limit > 0:
-        batch: RecordBatch = chunk.batches[0]
-        batch.open()
+        batch = _opened(chunk)
         start = batch.index_of(chunk.position)
         stop = min(batch.count, start + limit)
         more: Sequence[RecordRun] = [RecordRun(chunk.tp, batch, start, stop)] if start < stop else ()
@@ -343,6 +343,18 @@ def _take(chunk: Chunk, limit: int, decode: Decode | None, runs: list[RecordRun]
         chunk.position = chunk.next_offset
         positions[chunk.tp] = placed(chunk.next_offset, chunk.epoch)
     return limit
+
+
+def _opened(chunk: Chunk) -> RecordBatch:
+    """The next batch, open. Old messages before a damaged one are read without it."""
+    try:
+        chunk.batches[0].open()
+    except CorruptRecordError:
+        if not (parts := chunk.batches[0].parts()):
+            raise
+        chunk.batches = deque([*parts, *itertools.islice(chunk.batches, 1, None)])
+        chunk.batches[0].open()
+    return chunk.batches[0]
 
 
 def _decode(run: RecordRun, decode: Decode) -> tuple[int, list[RecordRun], BaseException | None]:

@@ -1,5 +1,5 @@
 # C layout of the reader, for the compiled code that takes records out of a batch without calling Python.
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from pyclient.codec.record cimport Record
 from pyclient.codec.scan cimport Totals
@@ -7,6 +7,7 @@ from pyclient.codec.scan cimport Totals
 
 cdef class RecordBatch:
     cdef readonly int64_t base_offset
+    cdef readonly int64_t last_offset   # of the last record that the batch was written with
     cdef readonly int64_t base_timestamp
     cdef readonly int64_t max_timestamp
     cdef readonly int64_t producer_id
@@ -14,13 +15,15 @@ cdef class RecordBatch:
     cdef readonly int32_t leader_epoch
     cdef readonly int32_t base_sequence
     cdef readonly int32_t count
-    cdef int32_t last_offset_delta
     cdef readonly int16_t attributes
     cdef readonly int16_t producer_epoch
+    cdef readonly int8_t magic
+    cdef int8_t stamps                  # as pyclient.records.TimestampType
     cdef bint check_crc
     cdef bint opened
     cdef Py_ssize_t limit               # bytes that decompression may make
     cdef Py_ssize_t start               # where the batch begins in its view
+    cdef Py_ssize_t sound               # bytes of old messages before the damaged one that open() found
     cdef object view                    # memoryview of the response, or of the decompressed records
     cdef const unsigned char* records_at
     cdef uint32_t* index                # where each record begins, counted from records_at
@@ -36,7 +39,9 @@ cdef class RecordBatch:
     # Private.
     cdef int verify(self, object view) except -1
     cdef object decompressed(self, object body)
-    cdef int scan_all(self, object view, Py_ssize_t start, Py_ssize_t size) except -1
+    cdef int open_old(self, object messages) except -1
+    cdef int scan_all(self, object view, Py_ssize_t start, Py_ssize_t size, int64_t base_offset, int64_t base_timestamp,
+                      Py_ssize_t count) except -1
     cdef object corrupt(self, str why)
     cdef Py_ssize_t range_end(self, Py_ssize_t start, object stop) except -1
 

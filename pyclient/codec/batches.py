@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: freethreading_compatible=True, embedsignature=True
-"""How batches and records are read: the bytes of record-batch format v2, checked before any of them is trusted.
+"""How batches and records are read, checked before any of their bytes is trusted.
 
 Reading has two steps. `read_batches` splits a response and parses the fixed headers, cheap enough for the loop.
 `RecordBatch.open`, in the thread that wants the records, verifies the checksum, then decompresses, then scans every
-record once and checks every length. Decoding afterwards repeats no check and cannot fail. Any damage raises
+record once and checks every length. The old message formats 0 and 1 are first written as format 2. Decoding afterwards repeats no check and cannot fail. Any damage raises
 `CorruptRecordError` and nothing else, before memory is allocated for it.
 Knows no positions, transactions or consumers.
 """
@@ -15,12 +15,12 @@ from cython.cimports.cpython.list import PyList_New, PyList_SET_ITEM
 from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawMalloc
 from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
 from cython.cimports.cpython.ref import Py_INCREF
-from cython.cimports.cpython.tuple import PyTuple_New, PyTuple_SET_ITEM
-from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
 from cython.cimports.libc.stdint import int32_t, int64_t, uint32_t
-from cython.cimports.libc.string import memcmp
+from cython.cimports.pyclient.codec.batch_headers import Run, header_fault, measure_run, whole_size
+from cython.cimports.pyclient.codec.record_headers import read_headers, with_readable_names
+from cython.cimports.pyclient.codec.old_messages import UpgradedRecords
 from cython.cimports.pyclient.codec.parse import (
-    PyObject_GC_UnTrack, RecordView, int16_at, int32_at, int64_at, next_bytes, offset_delta_at, timestamp_of, uint32_at, view_record)
+    RecordView, int16_at, int32_at, int64_at, offset_delta_at, timestamp_of, uint32_at, view_record)
 from cython.cimports.pyclient.codec.record import Record, blank
 from cython.cimports.pyclient.codec.scan import Scan, Totals, fault_text, scan_records
 
@@ -31,6 +31,8 @@ from pyclient.errors import CorruptRecordError
 from pyclient.records import TimestampType
 
 HEADER_SIZE = 61
+OLD_SIZE = cython.declare(cython.Py_ssize_t, 128)  # memory for an old batch is four times that; see read_batches
+OLD_ROOM = cython.declare(cython.Py_ssize_t, 128 * 1024)
 SMALLEST_RECORD = cython.declare(cython.int, 7)  # length, attributes, timestamp, offset, key, value, headers: a byte each
 
 _CONTROL_TYPES = {0: "ABORT", 1: "COMMIT", 2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION", 6: "KRAFT_VOTERS"}
@@ -47,6 +49,7 @@ class RecordBatch:
 
     Made by `read_batches`. ``size`` is its length on the wire, ``count`` the number of its records (0 when compaction
     removed them all), ``base_offset`` to ``last_offset`` the offsets it stands for, whether or not each still exists.
+    ``magic`` is its message format. A compressed message of format 0 or 1 shows its last record only until it is open.
     """
 
     def __cinit__(self) -> None:
@@ -61,14 +64,9 @@ class RecordBatch:
         PyMem_RawFree(self.totals)  # index lies in the same block
 
     @property
-    def last_offset(self) -> int:
-        """Offset of the last record the batch was written with."""
-        return self.base_offset + self.last_offset_delta
-
-    @property
     def next_offset(self) -> int:
         """The offset to read next, after this batch."""
-        return self.base_offset + self.last_offset_delta + 1
+        return self.last_offset + 1
 
     @property
     def compression(self) -> object:
@@ -77,8 +75,8 @@ class RecordBatch:
 
     @property
     def timestamp_type(self) -> object:
-        """The source of the timestamps: the producer (CREATE_TIME) or the broker (LOG_APPEND_TIME)."""
-        return TimestampType.LOG_APPEND_TIME if self.attributes & 8 else TimestampType.CREATE_TIME
+        """The source of the timestamps: the producer (CREATE_TIME), the broker (LOG_APPEND_TIME), or format 0, without any."""
+        return TimestampType(self.stamps)
 
     @property
     def is_transactional(self) -> bool:
@@ -125,14 +123,26 @@ class RecordBatch:
             if self.opened:
                 return 0
             view = self.view
+        if self.magic < 2:
+            return self.open_old(view[self.start : self.start + self.size])
         if self.check_crc:
             self.verify(view)
         if self.attributes & 7 and self.size > 61:
             view = self.decompressed(view[self.start + 61 : self.start + self.size])
-            self.scan_all(view, 0, len(view))
-        else:
-            self.scan_all(view, self.start + 61, self.size - 61)
-        return 0
+            return self.scan_all(view, 0, len(view), self.base_offset, self.base_timestamp, self.count)
+        return self.scan_all(view, self.start + 61, self.size - 61, self.base_offset, self.base_timestamp, self.count)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def open_old(self, messages: object) -> cython.int:
+        """Write messages of format 0 or 1 as records of format 2, then read those."""
+        upgraded: UpgradedRecords = UpgradedRecords.__new__(UpgradedRecords)
+        try:
+            upgraded.read(messages, self.limit, self.check_crc)
+        except CorruptRecordError as error:
+            self.sound = 0 if self.attributes & 7 else upgraded.sound
+            raise self.corrupt(error.message) from None
+        return self.scan_all(upgraded.records, 0, upgraded.size, upgraded.base_offset, upgraded.base_timestamp, upgraded.count)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -156,16 +166,46 @@ class RecordBatch:
         except CorruptRecordError as error:
             raise self.corrupt(str(error)) from None
 
+    def parts(self) -> list:
+        """What can be read of uncompressed old messages, one of which `open` found damaged: those before it, it, the others.
+
+        Every message was a batch of its own then: damage of one is none of the others. Empty for any other batch.
+        """
+        at: cython.p_const_uchar
+        end: cython.Py_ssize_t = self.start + self.size
+        start: cython.Py_ssize_t = self.start
+        part: RecordBatch
+        batches: list = []
+        if self.opened or self.count == 1 or self.magic == 2 or self.attributes & 7:
+            return batches
+        at = cython.cast(cython.p_const_uchar, PyMemoryView_GET_BUFFER(self.view).buf)
+        damaged: cython.Py_ssize_t = self.start + self.sound
+        for stop in (damaged, damaged + whole_size(at + damaged, end - damaged), end):
+            if start < stop:
+                part = _old_batch(self.view, at + start, start, stop - start)
+                part.limit = self.limit
+                part.check_crc = self.check_crc
+                batches.append(part)
+                start = stop
+        return batches
+
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def scan_all(self, view: object, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.int:
+    def scan_all(
+        self,
+        view: object,
+        start: cython.Py_ssize_t,
+        size: cython.Py_ssize_t,
+        base_offset: int64_t,
+        base_timestamp: int64_t,
+        count: cython.Py_ssize_t,
+    ) -> cython.int:
         """Check every record in *size* bytes of *view* from *start*, then publish the batch as open."""
         scan: Scan
         index: cython.pointer(uint32_t)
         totals: cython.pointer(Totals)
         sound: cython.Py_ssize_t = 0
-        count: cython.Py_ssize_t = self.count
-        last: int64_t = self.last_offset_delta
+        last: int64_t = self.last_offset - base_offset
         buffer: cython.pointer(Py_buffer) = PyMemoryView_GET_BUFFER(view)
         records: cython.p_const_uchar = cython.cast(cython.p_const_uchar, buffer.buf) + start
         if size < count * SMALLEST_RECORD or size > 0xFFFFFFFF:
@@ -183,10 +223,19 @@ class RecordBatch:
             if sound < count:
                 raise self.corrupt(f"record {sound} of {count} is damaged: {fault_text(scan.fault)}")
             raise self.corrupt(f"{scan.end - scan.at} bytes follow the last of its {count} records")
+        if scan.unreadable_names:
+            try:
+                view = with_readable_names(records, index, count)
+            finally:
+                PyMem_RawFree(totals)
+            return self.scan_all(view, 0, len(view), base_offset, base_timestamp, count)
         with cython.critical_section(self):
             if self.opened:
                 PyMem_RawFree(totals)  # another thread was first
                 return 0
+            self.base_offset = base_offset
+            self.base_timestamp = base_timestamp
+            self.count = cython.cast(int32_t, count)
             self.totals = totals
             self.index = index
             self.records_at = records
@@ -213,14 +262,14 @@ class RecordBatch:
         record._partition = partition
         record._offset = self.base_offset + view.offset_delta
         record._timestamp = timestamp_of(self.attributes, self.base_timestamp, self.max_timestamp, view.timestamp_delta)
-        record._timestamp_type = 1 if self.attributes & 8 else 0
+        record._timestamp_type = self.stamps
         record._leader_epoch = self.leader_epoch
         if view.key_len >= 0:
             record._key = PyBytes_FromStringAndSize(cython.cast(cython.p_const_char, view.key), view.key_len)
         if view.value_len >= 0:
             record._value = PyBytes_FromStringAndSize(cython.cast(cython.p_const_char, view.value), view.value_len)
         if view.headers:
-            record._headers = _headers(view.header, view.headers, None if before is None else before._headers)
+            record._headers = read_headers(view.header, view.headers, None if before is None else before._headers)
         return record
 
     @cython.cfunc
@@ -320,47 +369,6 @@ class RecordBatch:
         return _CONTROL_TYPES.get(int16_at(view.key + 2), "UNKNOWN")
 
 
-@cython.cfunc
-@cython.inline
-def _name(data: cython.p_const_uchar, size: cython.Py_ssize_t, before: tuple | None, position: cython.Py_ssize_t) -> str:
-    """A header's name: the same object as in the record before, if it is the same there, as it mostly is."""
-    known: str
-    known_size: cython.Py_ssize_t = 0
-    known_data: cython.p_const_char
-    if before is not None and position < len(before):
-        known = before[position][0]
-        known_data = PyUnicode_AsUTF8AndSize(known, cython.address(known_size))
-        if known_size == size and memcmp(known_data, data, size) == 0:
-            return known
-    return PyUnicode_DecodeUTF8(cython.cast(cython.p_const_char, data), size, cython.NULL)
-
-
-@cython.cfunc
-def _headers(at: cython.p_const_uchar, count: cython.Py_ssize_t, before: tuple | None) -> tuple:
-    """The headers of a checked record; *before* are those of the record before it, None if it has none.
-
-    Tuples of text and bytes can be in no cycle, so the collector need not know them (it would find that out later).
-    """
-    data: cython.p_const_uchar = cython.NULL
-    size: cython.Py_ssize_t = 0
-    position: cython.Py_ssize_t
-    name: str
-    value: object
-    pair: tuple
-    pairs: tuple = PyTuple_New(count)
-    for position in range(count):
-        at = next_bytes(at, cython.address(data), cython.address(size))
-        name = _name(data, size, before, position)
-        at = next_bytes(at, cython.address(data), cython.address(size))
-        value = None if size < 0 else PyBytes_FromStringAndSize(cython.cast(cython.p_const_char, data), size)
-        pair = (name, value)
-        PyObject_GC_UnTrack(cython.cast(cython.p_void, pair))
-        Py_INCREF(pair)  # SET_ITEM steals one
-        PyTuple_SET_ITEM(pairs, position, pair)
-    PyObject_GC_UnTrack(cython.cast(cython.p_void, pairs))
-    return pairs
-
-
 @cython.final
 @cython.no_gc
 @cython.cclass
@@ -389,44 +397,6 @@ class BatchRecordIterator:
 
 
 @cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _whole(at: cython.p_const_uchar, rest: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Size of the batch at *at*; 0 if it is cut off by the end, as the last one of a response may be."""
-    size: cython.Py_ssize_t
-    if rest < 17:  # up to the magic byte, which decides how to read the rest
-        return 0
-    size = 12 + cython.cast(cython.Py_ssize_t, int32_at(at + 8))
-    return size if size <= rest else 0
-
-
-@cython.cfunc
-def _header_fault(at: cython.p_const_uchar, size: cython.Py_ssize_t) -> str:
-    """What is wrong with a batch header, None if nothing. *size* is 0 for a batch that is cut off."""
-    magic: cython.int = cython.cast(cython.schar, at[16])
-    if int32_at(at + 8) < 0 or magic < 0:
-        return f"its length is {int32_at(at + 8)} and its magic byte {magic}: this is no record batch"
-    if magic < 2:
-        return (
-            f"its message format is {magic}, which Kafka stopped writing in 0.11 and brokers 4.0 and later do not store; "
-            "rewrite the topic with a newer broker"
-        )
-    if magic > 2:
-        return f"its message format is {magic}, and this client knows 2; a newer client may read it"
-    if size == 0:
-        return None
-    if size < 61:
-        return f"its length is {size} bytes, and the header alone takes 61"
-    if at[22] & 7 > 4:
-        return f"its compression is {at[22] & 7}, and this client knows 0 to 4; a newer client may read it"
-    if int32_at(at + 57) < 0 or int32_at(at + 23) < 0:
-        return f"it counts {int32_at(at + 57)} records, the last one {int32_at(at + 23)} after the first"
-    if int64_at(at) < 0 or int64_at(at) > 0x7FFFFFFFFFFFFFFF - 1 - int32_at(at + 23):
-        return f"its first offset is {int64_at(at)}, its last one {int32_at(at + 23)} after that"
-    return None
-
-
-@cython.cfunc
 def _batch(view: object, at: cython.p_const_uchar, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> RecordBatch:
     batch: RecordBatch = RecordBatch.__new__(RecordBatch)
     batch.view = view
@@ -435,7 +405,9 @@ def _batch(view: object, at: cython.p_const_uchar, start: cython.Py_ssize_t, siz
     batch.base_offset = int64_at(at)
     batch.leader_epoch = int32_at(at + 12)
     batch.attributes = int16_at(at + 21)
-    batch.last_offset_delta = int32_at(at + 23)
+    batch.last_offset = batch.base_offset + int32_at(at + 23)
+    batch.stamps = 1 if batch.attributes & 8 else 0
+    batch.magic = 2
     batch.base_timestamp = int64_at(at + 27)
     batch.max_timestamp = int64_at(at + 35)
     batch.producer_id = int64_at(at + 43)
@@ -445,15 +417,37 @@ def _batch(view: object, at: cython.p_const_uchar, start: cython.Py_ssize_t, siz
     return batch
 
 
+@cython.cfunc
+def _old_batch(view: object, at: cython.p_const_uchar, start: cython.Py_ssize_t, rest: cython.Py_ssize_t) -> RecordBatch:
+    """Old messages as one batch. Of a compressed one only the last record's offset is known before it is opened."""
+    run: Run
+    batch: RecordBatch = RecordBatch.__new__(RecordBatch)
+    measure_run(at, rest, cython.address(run))
+    batch.view = view
+    batch.start = start
+    batch.size = run.size
+    batch.base_offset = run.first_offset
+    batch.last_offset = run.last_offset
+    batch.count = run.count
+    batch.attributes = run.codec
+    batch.stamps = run.timestamp_type
+    batch.magic = run.magic
+    batch.base_timestamp = batch.max_timestamp = run.max_timestamp
+    batch.leader_epoch = batch.producer_id = batch.producer_epoch = batch.base_sequence = -1
+    return batch
+
+
 def read_batches(data: object, *, decompression_limit: cython.Py_ssize_t = DEFAULT_LIMIT, check_crcs: bool = True) -> list:
     """Split the records of a fetch response into batches, without copying them.
 
     ``data`` is bytes, bytearray or a memoryview; the batches share and keep it. A batch cut off by the end of ``data``
     is left out: brokers cut there. ``decompression_limit`` is the most bytes that one batch may decompress to.
+    Messages of the formats 0 and 1 are batches too: uncompressed ones in a row are one, a compressed one is another.
+    When very many of those are tiny, not all are returned: read on from the end of the last one.
 
     Raises:
-        CorruptRecordError: the first batch has a damaged header, or one of the message formats before Kafka 0.11. When
-            whole batches precede it they are returned, and reading on from their end raises.
+        CorruptRecordError: the first batch has a damaged header, or one of a format that this client does not know.
+            When whole batches precede it they are returned, and reading on from their end raises.
     """
     view: object = memoryview(data).cast("B")
     buffer: cython.pointer(Py_buffer) = PyMemoryView_GET_BUFFER(view)
@@ -463,9 +457,9 @@ def read_batches(data: object, *, decompression_limit: cython.Py_ssize_t = DEFAU
     batch: RecordBatch
     fault: str
     batches: list = []
-    while buffer.len - start >= 17:
-        size = _whole(begin + start, buffer.len - start)
-        fault = _header_fault(begin + start, size)
+    while buffer.len - start >= 12:
+        size = whole_size(begin + start, buffer.len - start)
+        fault = header_fault(begin + start, buffer.len - start, size)
         if fault is not None:
             if batches:
                 break
@@ -474,9 +468,14 @@ def read_batches(data: object, *, decompression_limit: cython.Py_ssize_t = DEFAU
             )
         if size == 0:
             break
-        batch = _batch(view, begin + start, start, size)
+        if begin[start + 16] == 2:
+            batch = _batch(view, begin + start, start, size)
+        elif OLD_SIZE * len(batches) > start + OLD_ROOM:
+            break
+        else:
+            batch = _old_batch(view, begin + start, start, buffer.len - start)
         batch.limit = decompression_limit
         batch.check_crc = check_crcs
         batches.append(batch)
-        start += size
+        start += batch.size
     return batches

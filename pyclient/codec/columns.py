@@ -278,7 +278,7 @@ class _Chunk:
         first: cython.Py_ssize_t = self.columns.row
         with cython.nogil:
             _fill_records(cython.address(self.columns), batch, start, stop)
-            _fill_constants(cython.address(self.columns), first, name, size, partition, 1 if batch.attributes & 8 else 0)
+            _fill_constants(cython.address(self.columns), first, name, size, partition, batch.stamps)
         return 0
 
 

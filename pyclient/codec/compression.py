@@ -222,13 +222,16 @@ def _stored(data: memoryview, limit: int) -> memoryview:
 
 
 def _from_gzip(data: memoryview, limit: int) -> memoryview:
-    """Any number of gzip members."""
+    """Any number of gzip members; zeros behind one are ignored, as gzip does."""
     out = bytearray()
     member = zlib.decompressobj(31)  # gzip headers only
     for start in range(0, len(data), _GZIP_PIECE):
         piece: Data = data[start : start + _GZIP_PIECE]
         while piece:
             if member.eof:
+                piece = bytes(piece).lstrip(b"\0")
+                if not piece:
+                    break
                 member = zlib.decompressobj(31)
             out += member.decompress(piece, min(_GZIP_STEP, limit - len(out) + 1))
             if len(out) > limit:

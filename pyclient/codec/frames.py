@@ -16,6 +16,7 @@ ZSTD_BLOCK: Final = 128 * 1024  # no zstd block decompresses to more
 LZ4_MAGIC: Final = 0x184D2204
 ZSTD_MAGIC: Final = 0xFD2FB528
 SKIPPABLE: Final = 0x184D2A50  # … 5F: frames of both formats that carry no data
+_PRIMES: Final = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)  # XXH32's
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = 16  # magic, version, oldest compatible version
 SNAPPY_RATIO: Final = 24  # a 3-byte element makes at most 64 bytes, so 21.3; the preamble may lie, but not beyond that
@@ -131,6 +132,36 @@ def _lz4_blocks(data: memoryview, at: int, largest: int, checksum: int) -> tuple
         bound += size if header >> 31 else min(largest, size * 255)
         at += 4 + size + checksum
     return at + 4, bound
+
+
+def with_right_lz4_checksum(data: memoryview) -> memoryview:
+    """An LZ4 frame as its format wants it. In message format 0 Java summed the magic number too (KAFKA-3160)."""
+    flags = little(data, 4, 1)
+    at = 6 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
+    little(data, at, 1)
+    out = bytearray(data)
+    out[at] = _short_xxh32(out[4:at]) >> 8 & 0xFF
+    return memoryview(out)
+
+
+def _short_xxh32(data: bytearray) -> int:
+    """XXH32 of less than 16 bytes, with seed 0."""
+    words = len(data) // 4 * 4
+    total = _PRIMES[4] + len(data)
+    for at in range(0, words, 4):
+        total = _turned(total + int.from_bytes(data[at : at + 4], "little") * _PRIMES[2], 17) * _PRIMES[3]
+    for byte in data[words:]:
+        total = _turned(total + byte * _PRIMES[4], 11) * _PRIMES[0]
+    total &= 0xFFFFFFFF
+    total = (total ^ total >> 15) * _PRIMES[1] & 0xFFFFFFFF
+    total = (total ^ total >> 13) * _PRIMES[2] & 0xFFFFFFFF
+    return total ^ total >> 16
+
+
+def _turned(number: int, bits: int) -> int:
+    """The lower 32 bits, rotated to the left."""
+    number &= 0xFFFFFFFF
+    return (number << bits | number >> 32 - bits) & 0xFFFFFFFF
 
 
 # --- snappy ---------------------------------------------------------------------------------------------------------

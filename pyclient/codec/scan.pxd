@@ -18,6 +18,7 @@ cdef struct Scan:
     const unsigned char* at      # the next byte
     const unsigned char* end     # of what may be read: of all records, or while within one, of that one
     int fault                    # 0 while all is well, else see fault_text
+    Py_ssize_t unreadable_names  # headers' names that are not UTF-8
 
 
 # Scans *count* records from scan.at, fills *totals* and stores in *index* where each begins. Returns the number of sound ones;

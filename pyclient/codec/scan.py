@@ -23,7 +23,6 @@ _FAULTS: tuple = (
     "its value is longer than the record",
     "its number of headers is negative or more than the record can hold",
     "a header's name is null or longer than the record",
-    "a header's name is not UTF-8",
     "a header's value is longer than the record",
 )
 
@@ -142,9 +141,9 @@ def _scan_headers(scan: cython.pointer(Scan), totals: cython.pointer(Totals), co
         if size < 0:
             scan.fault = scan.fault or 8
         elif not _is_utf8(scan.at - size, size):
-            scan.fault = scan.fault or 9
+            scan.unreadable_names += 1
         totals.header_name_bytes += size
-        size = _bytes(scan, 10)
+        size = _bytes(scan, 9)
         if size < 0:
             totals.null_header_values += 1
         else:
@@ -281,6 +280,7 @@ def scan_records(
     delta: int64_t = -1
     position: cython.Py_ssize_t
     scan.fault = 0
+    scan.unreadable_names = 0
     memset(totals, 0, cython.sizeof(Totals))
     for position in range(count):
         index[position] = cython.cast(uint32_t, scan.at - start)

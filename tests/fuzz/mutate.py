@@ -1,12 +1,14 @@
 """Reads randomly damaged batches for a while and reports: ``python tests/fuzz/mutate.py SECONDS SEED``.
 
 A process of its own, so that a crash is a failed test and not a lost test run, and its memory can be measured. Starts
-from the fixtures that Java wrote and from batches of our own. Half of the damaged batches get a correct checksum, so
-that the damage reaches decompressors and record parsing. The data ends where an unreadable page begins: reading one
-byte too many ends the process.
+from the fixtures that Java wrote, old message formats included, and from batches of our own. Half of the damaged
+batches get a correct checksum, and damaged messages are put into sound compressed ones, so that the damage reaches
+decompressors and record parsing. The data ends where an unreadable page begins: reading one byte too many ends the
+process.
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import json
@@ -15,11 +17,13 @@ import random
 import struct
 import sys
 import time
+import zlib
 from pathlib import Path
 from typing import Final
 
 from pyclient.codec.batches import RecordBatch, read_batches
 from pyclient.codec.columns import to_arrow
+from pyclient.codec.compression import Compression, compress
 from pyclient.codec.crc import crc32c
 from pyclient.codec.encode import encode_batch
 from pyclient.errors import CorruptRecordError
@@ -61,10 +65,21 @@ def damaged(chance: random.Random, data: bytes) -> bytes:
     return bytes(out)
 
 
+def wrapped(chance: random.Random) -> bytes:
+    """Damaged messages of format 0 or 1, in a compressed one that is sound."""
+    magic, codec = chance.randrange(2), chance.choice(list(Compression)[1:4])
+    inner = damaged(chance, (FIXTURES / f"legacy-magic-{magic}-none.bin").read_bytes())
+    value = bytes(compress(codec, inner))
+    body = struct.pack(">bb", magic, codec | chance.choice((0, 8))) + bytes(8 * magic) + struct.pack(">ii", -1, len(value)) + value
+    return struct.pack(">qiI", chance.choice((0, 19, 1019, 2**40)), len(body) + 4, zlib.crc32(body)) + body
+
+
 def healed(data: bytes) -> bytes:
-    """*data* as one batch with a correct length and checksum."""
+    """*data* as one batch, or message of an old format, with a correct length and checksum."""
     out = bytearray(data)
-    if len(out) >= 61:
+    if len(out) >= 18 and out[16] < 2:
+        struct.pack_into(">iI", out, 8, len(out) - 12, zlib.crc32(out[16:]))
+    elif len(out) >= 61:
         struct.pack_into(">i", out, 8, len(out) - 12)
         struct.pack_into(">I", out, 17, crc32c(bytes(out[21:])))
     return bytes(out)
@@ -87,14 +102,22 @@ class Fenced:
         return memoryview(self._memory)[start : self._end].toreadonly()
 
 
-def read_all(data: bytes | memoryview) -> int:
+def read_all(data: bytes | memoryview, *, check_crcs: bool = True) -> int:
     """Read in every way; return the number of records. Raises CorruptRecordError, and nothing else ever."""
-    batches = read_batches(data, decompression_limit=LIMIT)
+    batches = read_batches(data, decompression_limit=LIMIT, check_crcs=check_crcs)
     return sum(map(read_one, batches))
 
 
 def read_one(batch: RecordBatch) -> int:
     """All of one batch; two ways of reading must agree."""
+    try:
+        batch.open()
+    except CorruptRecordError:
+        for part in batch.parts():
+            if part.size < batch.size:
+                with contextlib.suppress(CorruptRecordError):
+                    read_one(part)
+        raise
     records = batch.records("t", 0)
     if records != list(batch.iter_records("t", 0)) or len(records) != batch.count:
         raise AssertionError("two ways of reading disagree")
@@ -126,22 +149,18 @@ def main(seconds: float, seed: int) -> None:
     chance = random.Random(seed)
     sources = corpus()
     for data in sources:
-        try:
-            read_all(data)
-        except CorruptRecordError:
-            if data[16] == 2:
-                raise
+        read_all(data)
     fenced = Fenced(2 * max(map(len, sources)) + 4096)
     before = peak_mib()
     rounds = read = refused = 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        data = damaged(chance, chance.choice(sources))
+        data = damaged(chance, chance.choice(sources)) if chance.random() < 0.8 else wrapped(chance)
         if chance.random() < 0.5:
             data = healed(data)
         rounds += 1
         try:
-            read += read_all(fenced.holds(data)) > 0
+            read += read_all(fenced.holds(data), check_crcs=chance.random() < 0.7) > 0
         except CorruptRecordError:
             refused += 1
         except BaseException:

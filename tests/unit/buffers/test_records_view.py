@@ -23,6 +23,7 @@ from pyclient.codec.encode import encode_batch
 from pyclient.codec.record import Record, decoded
 from pyclient.errors import CorruptRecordError, KafkaError
 from pyclient.records import OffsetAndMetadata, TopicPartition
+from tests.unit.codec.old_messages import message
 
 A, B, C = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 PARTITIONS = (A, B, C)
@@ -310,6 +311,18 @@ def test_C06_nothing_behind_damaged_data_is_handed_out_before_a_seek() -> None:
     assert offsets(collect(buffer, 100, None)) == at(B, 0)
     with pytest.raises(CorruptRecordError):
         collect(buffer, 100, None)
+
+
+def test_messages_before_a_damaged_old_one_are_returned_first() -> None:
+    data = bytearray(b"".join(message(1, at) for at in range(5)))
+    data[2 * len(data) // 5 + 12] ^= 1
+    buffer = buffer_of(Chunk(A, 1, 0, read_batches(bytes(data)), 5, len(data)))
+    first = collect(buffer, 100, None)
+    assert offsets(first) == at(A, 0, 1)
+    assert first.positions() == {A: 2}
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match="a-0 from offset 2 on"):
+            collect(buffer, 100, None)
 
 
 def test_an_error_is_raised_as_a_copy_so_that_tracebacks_do_not_pile_up() -> None:

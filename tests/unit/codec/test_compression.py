@@ -110,12 +110,14 @@ def test_snappy_is_written_in_xerials_framing_because_old_java_clients_read_no_o
         (Compression.LZ4, b"\x5f\x2a\x4d\x18\x03\0\0\0abc" + bytes(cramjam.lz4.compress(TEXT)), TEXT),
         (Compression.GZIP, gzip.compress(TEXT) + gzip.compress(NOISE), TEXT + NOISE),
         (Compression.GZIP, gzip.compress(b"") + gzip.compress(b"x"), b"x"),
+        (Compression.GZIP, gzip.compress(TEXT) + bytes(100_000), TEXT),
+        (Compression.GZIP, gzip.compress(b"x") + b"\0" + gzip.compress(b"y") + b"\0", b"xy"),
         (Compression.ZSTD, bytes(cramjam.zstd.compress(TEXT)) + bytes(cramjam.zstd.compress(NOISE)), TEXT + NOISE),
         (Compression.ZSTD, b"\x50\x2a\x4d\x18\x02\0\0\0ab" + bytes(cramjam.zstd.compress(TEXT)), TEXT),
     ],
     ids=[
         "raw snappy", "one xerial block", "xerial streams in a row", "empty xerial", "linked lz4", "lz4 with checksum, linked",
-        "lz4 with checksum", "lz4 frames in a row", "skippable lz4 frame", "gzip members", "empty gzip member", "zstd frames",
+        "lz4 with checksum", "lz4 frames in a row", "skippable lz4 frame", "gzip members", "empty gzip member", "zeros behind gzip", "zeros between gzip members", "zstd frames",
         "skippable zstd frame",
     ],
 )

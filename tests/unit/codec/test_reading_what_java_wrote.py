@@ -12,7 +12,6 @@ import pytest
 from pyclient.codec.batches import RecordBatch, read_batches
 from pyclient.codec.columns import to_arrow
 from pyclient.codec.record import Record
-from pyclient.errors import CorruptRecordError
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "batches"
 EXPECTED: dict[str, list[dict[str, Any]]] = json.loads((FIXTURES / "expected.json").read_text())
@@ -40,6 +39,25 @@ def fields(record: Record) -> dict[str, object]:
     }
 
 
+def opened(name: str) -> list[RecordBatch]:
+    """The batches; before one of an old format is opened, it does not know its first offset."""
+    batches = read_batches(fixture(name))
+    for batch in batches:
+        batch.open()
+    return batches
+
+
+def together(expected: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Uncompressed messages of the formats 0 and 1, which Java takes for a batch each, are one here."""
+    if expected[0]["count"] is not None:
+        return expected
+    records = [record for batch in expected for record in batch["records"]]
+    ends = {field: expected[-1][field] for field in ("last_offset", "next_offset")}
+    sums = {"size": sum(batch["size"] for batch in expected), "count": len(records), "records": records,
+            "max_timestamp": max(batch["max_timestamp"] for batch in expected)}
+    return [expected[0] | ends | sums]
+
+
 def described(batch: RecordBatch) -> list[dict[str, object]]:
     control = {"control_type": batch.control_type()} if batch.is_control else {}
     return [fields(record) | control for record in batch.records("t", 0)]
@@ -47,12 +65,12 @@ def described(batch: RecordBatch) -> list[dict[str, object]]:
 
 def test_every_fixture_file_has_its_expectation() -> None:
     files = {path.stem for path in FIXTURES.glob("*.bin")}
-    assert {name for name in files if not name.startswith("legacy")} == set(EXPECTED)
+    assert files == set(EXPECTED)
 
 
 @CASES
 def test_the_header_of_a_batch_that_java_wrote_is_read_as_java_reads_it(name: str) -> None:
-    for batch, expected in zip(read_batches(fixture(name)), EXPECTED[name], strict=True):
+    for batch, expected in zip(opened(name), together(EXPECTED[name]), strict=True):
         for field, value in expected.items():
             if field != "records":
                 assert getattr(batch, field) == value, field
@@ -60,7 +78,7 @@ def test_the_header_of_a_batch_that_java_wrote_is_read_as_java_reads_it(name: st
 
 @CASES
 def test_the_records_of_a_batch_that_java_wrote_are_read_as_java_reads_them(name: str) -> None:
-    for batch, expected in zip(read_batches(fixture(name)), EXPECTED[name], strict=True):
+    for batch, expected in zip(read_batches(fixture(name)), together(EXPECTED[name]), strict=True):
         assert described(batch) == expected["records"]
 
 
@@ -76,9 +94,3 @@ def test_arrow_columns_of_a_batch_that_java_wrote_hold_the_same_records(name: st
     assert [shown(value) for value in table.column("value").to_pylist()] == [record["value"] for record in expected]
     headers = [[[pair["key"], shown(pair["value"])] for pair in pairs or ()] for pairs in table.column("headers").to_pylist()]
     assert headers == [record["headers"] for record in expected]
-
-
-@pytest.mark.parametrize("name", ["legacy-magic-0", "legacy-magic-1"])
-def test_message_formats_before_0_11_are_refused_by_their_number(name: str) -> None:
-    with pytest.raises(CorruptRecordError, match=f"message format is {name[-1]}, which Kafka stopped writing in 0.11"):
-        read_batches(fixture(name))

@@ -1,0 +1,1 @@
+# Nothing here is visible from Python: see batch_headers.pxd.

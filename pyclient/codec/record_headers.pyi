@@ -1,0 +1,1 @@
+# Nothing here is visible from Python: see record_headers.pxd.
