@@ -122,7 +122,7 @@ class BulkSend:
         for name, value, key, pairs in zip(names, values, keys or [None] * len(values), headers or [()] * len(values), strict=True):
             self._shown += 1
             made.append(interceptors.on_send(name, key, value, pairs or ()))
-        return [value for _, value, _ in made], [key for key, _, _ in made], [pairs for _, _, pairs in made]
+        return [value for _, value, _ in made], [key for key, _, _ in made], [_pairs_of(pairs) for _, _, pairs in made]
 
     def _chosen(self, queues: TopicQueues | Exception, key: Any, value: Any) -> object:
         if isinstance(queues, Exception) or isinstance(key, _Refused) or isinstance(value, _Refused):

@@ -163,7 +163,7 @@ def test_the_records_of_a_producer_dropped_after_its_loop_was_closed_fail_so_tha
 
     producers = [AsyncProducer(**SERVER)]
     delivery = asyncio.run(send(producers[0]))
-    with pytest.warns(ResourceWarning, match="unclosed AsyncProducer, 1 records not acknowledged"):
+    with pytest.warns(ResourceWarning, match="unclosed AsyncProducer, 1 record not acknowledged"):
         drop(producers)
     with pytest.raises(ClientClosedError, match="event loop was closed before the record was acknowledged"):
         delivery.result(0)
