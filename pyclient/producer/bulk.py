@@ -81,7 +81,7 @@ class BulkSend:
         """Queue *values*, each with its key, headers and timestamp; *partition* is for all of them."""
         number = None if partition is None else check_partition(partition)
         _check_topic(topic)
-        columns = _columns(values, keys, None if headers is None else map(_pairs_of, headers), timestamps)
+        columns = _columns(values, keys, headers, timestamps)
         queues = yield from wait_for_topic(self._core, topic, number, self._budget)
         rows = self._make_rows([queues], [topic], None if number is not None else self._key_hash)
         total = len(columns[0] or ())
@@ -225,6 +225,8 @@ def _columns(values: Iterable[Any], keys: Iterable[Any] | None, headers: Iterabl
     """Copies of the user's lists, all of one length: the user may change the lists while a bulk waits."""
     given = {"values": values, "keys": keys, "headers": headers, "timestamps": timestamps}
     columns = {name: _sequence(name, items) for name, items in given.items() if items is not None}
+    if "headers" in columns:
+        columns["headers"] = [_pairs_of(each) for each in columns["headers"]]
     lengths = {name: len(items) for name, items in columns.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"a bulk needs one item per record in each list, but there are {', '.join(f'{n} {name}' for name, n in lengths.items())}")

@@ -52,7 +52,7 @@ def test_P18_the_error_of_an_expired_unsent_record_says_not_stored() -> None:
     delivery = world.send()
     world.turn()
     world.after(DELIVERY_TIMEOUT)
-    assert "0 attempts); its partition has no leader. They were not stored." in str(delivery.exception(0))
+    assert "0 attempts); its partition has no leader. It was not stored." in str(delivery.exception(0))
 
 
 @pytest.mark.parametrize("answered", [True, False])
@@ -64,5 +64,5 @@ def test_P18_an_expired_record_in_flight_or_without_response_may_be_stored(answe
         sent.is_lost(DisconnectError("the broker is gone."))
         world.world.nodes = set()
     world.after(DELIVERY_TIMEOUT)
-    assert "They may or may not be stored. Check" in str(delivery.exception(0))
+    assert "It may or may not be stored. Check" in str(delivery.exception(0))
     assert ".." not in str(delivery.exception(0))
