@@ -97,6 +97,7 @@ class ClientOptions(TypedDict, total=False):
 class ProducerOptions(ClientOptions, total=False):
     """What `Producer` and `AsyncProducer` take."""
 
+    allow_tombstones: bool | str | None
     acks: Literal["all", "-1", "0", "1", -1, 0, 1] | None
     retries: int | str | None
     delivery_timeout_ms: int | str | None

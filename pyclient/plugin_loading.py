@@ -133,14 +133,25 @@ def _made(kind: str, cls: type) -> object:
 # ── calling serializers ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def as_serializer(spec: object) -> Serialize:
+def as_serializer(spec: object, what: str = "value", *, may_drop: bool = False) -> Serialize:
     """``f(topic, value, headers) -> bytes | None`` of anything that serves as a serializer.
 
     That is a `Serializer` (with or without ``headers``), a function of the value, or a name (`load_plugin`). Its errors
-    are raised as SerializationError, with the cause.
+    are raised as SerializationError, with the cause. So is None for a *what* ("key", "value") that is not None, unless
+    it *may_drop* that: a forgotten ``return`` would delete what readers know of the key. A function is not called for
+    None.
     """
     serialize = _guarded("serialize", _called(load_plugin("serializer", spec), "serialize"))
-    return lambda topic, value, headers: _bytes_or_none(topic, serialize(topic, value, headers))
+
+    def bytes_or_none(topic: str, value: Any, headers: Headers) -> bytes | None:
+        data = serialize(topic, value, headers)
+        if type(data) is bytes:
+            return data
+        if data is None and value is not None and not may_drop:
+            raise _dropped(what, topic, value)
+        return _bytes_or_none(topic, data)
+
+    return bytes_or_none
 
 
 def as_deserializer(spec: object) -> Deserialize:
@@ -151,7 +162,7 @@ def as_deserializer(spec: object) -> Deserialize:
 def _called(plugin: Any, method: str) -> Callable[[str, Any, Headers], Any]:
     function = getattr(plugin, method, None)
     if function is None:
-        return lambda topic, value, headers: plugin(value)
+        return lambda topic, value, headers: None if value is None else plugin(value)
     if _takes(function, 3):
         return function  # type: ignore[no-any-return]
     return lambda topic, value, headers: function(topic, value)
@@ -181,9 +192,16 @@ def _guarded(verb: str, function: Callable[[str, Any, Headers], Any]) -> Callabl
     return guarded
 
 
+def _dropped(what: str, topic: str, value: object) -> SerializationError:
+    meant = "send None for a tombstone, or set allow_tombstones=True" if what == "value" else "send None for a record without a key"
+    return SerializationError(
+        f"the {what}_serializer returned None for a {type(value).__name__} of topic {topic!r}; nothing was queued. "
+        f"Does it lack a `return`? If it is meant, {meant}.")
+
+
 def _bytes_or_none(topic: str, data: Any) -> bytes | None:
-    if data is None or type(data) is bytes:
-        return data
+    if data is None:
+        return None
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
     raise SerializationError(f"the serializer for topic {topic!r} gave a {type(data).__name__}; it must give bytes or None")

@@ -72,10 +72,12 @@ class SeesNewBatches(Protocol):
 
 
 class Serializer(Protocol):
-    """Serializes a key or value. ``headers`` may be left out of the signature."""
+    """Serializes a key or value. ``headers`` may be left out of the signature. A plain function serves too; it is not
+    called for None."""
 
     def serialize(self, topic: str, value: Any, headers: Headers = (), /) -> bytes | None:
-        """The bytes; None stays None (a tombstone). Called once per record, by any thread."""
+        """The bytes; None stays None (a tombstone). None for any other value is refused, unless the producer's
+        ``allow_tombstones`` permits it. Called once per record, by any thread."""
 
 
 class Deserializer(Protocol):

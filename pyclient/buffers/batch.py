@@ -7,7 +7,7 @@ import cython
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING
 from cython.cimports.libc.stdint import INT32_MAX, INT32_MIN, int32_t
-from cython.cimports.pyclient.buffers.delivery import BatchResult, Delivery, new_delivery
+from cython.cimports.pyclient.buffers.delivery import BatchResult, Delivery, add_outcome_listener, new_delivery
 from cython.cimports.pyclient.buffers.queues import PartitionQueue
 from cython.cimports.pyclient.buffers.rows import Filling, Row, Rows, fill
 from cython.cimports.pyclient.codec.encode import put_record
@@ -119,8 +119,8 @@ class Batch:
         """Add *on_outcome* to the rows before *after*, which were just written."""
         at: cython.Py_ssize_t
         for at in range(rows.at, after):
-            new_delivery(self.result, cython.cast(cython.int, self.count + at - rows.at),
-                         cython.cast(cython.int, rows.rows[at].timestamp - self.result.base_timestamp)).add_outcome_listener(on_outcome)
+            add_outcome_listener(new_delivery(self.result, cython.cast(cython.int, self.count + at - rows.at),
+                                              cython.cast(cython.int, rows.rows[at].timestamp - self.result.base_timestamp)), on_outcome)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

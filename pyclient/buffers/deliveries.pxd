@@ -33,6 +33,8 @@ cdef class Deliveries:
     cdef int put_run(self, int64_t row, int32_t count, int32_t part, int32_t index, int64_t stamp) except -1
     cdef int keep_stamp(self, int64_t row, int64_t stamp) except -1
 
+    cdef object finish(self, int64_t length)
+
     # Private.
     cdef Run* run_of(self, int64_t row) noexcept
     cdef int64_t end_of(self, Py_ssize_t number) noexcept

@@ -13,8 +13,8 @@ from cython.cimports.libc.stdint import int32_t, int64_t
 from cython.cimports.libc.stdlib import qsort
 from cython.cimports.pyclient.buffers.delivery import BatchResult, new_delivery
 
-from pyclient.buffers.delivery import BatchResult as _BatchResult
-from pyclient.errors import BulkDeliveryError, IndexedErrors, KafkaTimeoutError, raisable
+from pyclient.buffers.delivery import BatchResult as _BatchResult, UserCallback
+from pyclient.errors import BulkDeliveryError, IndexedErrors, KafkaTimeoutError, counted, raisable
 from pyclient.records import RecordMetadata
 
 NO_PARTITION = -1
@@ -93,15 +93,8 @@ class Deliveries:
         self._stamps[row] = stamp
         return 0
 
-    def reject(self, row: int64_t, count: cython.int, topic: str, error: object):
-        """*count* records from *row* on were not queued, because of *error*."""
-        result: BatchResult = _BatchResult(self._observer, topic, NO_PARTITION)
-        result.count = count
-        result.fail(error)
-        self.put_run(row, count, self.add_part(result), 0, 0)
-
-    def finish(self, length: int64_t):
-        """All *length* records are queued or rejected: the object can be waited for from now on."""
+    @cython.cfunc
+    def finish(self, length: int64_t) -> object:
         self._length = length
         if self._unsorted:
             qsort(self._runs, self._used, cython.sizeof(Run), _by_row)
@@ -110,7 +103,6 @@ class Deliveries:
         for part in self._parts:
             part.when_done(callback)
         self._one_done()
-        return self
 
     def _one_done(self):
         with self._lock:
@@ -165,19 +157,27 @@ class Deliveries:
         if not self._all.wait(timeout):
             unsettled = sum(part.count for part in self._parts if not part.done)
             raise KafkaTimeoutError(
-                f"{unsettled} or fewer of {self._length} records are not acknowledged after {timeout} s; they are still being sent. "
+                f"{unsettled} or fewer of {counted(self._length, 'record')} not acknowledged after {timeout} s and still being sent. "
                 "Wait longer, or look at flush() and delivery_timeout_ms.")
         failed = self._failed()
         self._see(failed)
         return BulkDeliveryError(self._length, IndexedErrors(_joined(failed))) if failed else None
 
-    def add_done_callback(self, callback):
-        """Call ``callback(self)`` when all are decided: on the producer's callback thread (async: its loop)."""
-        def seen():
-            self._see(self._failed())  # before it runs: a flush() that ends meanwhile must not report them
-            self._observer.dispatch(lambda: callback(self))
+    def cancelled(self) -> bool:
+        """False: queued records cannot be cancelled. `asyncio.wait` asks."""
+        return False
 
-        self._all.when_done(seen)
+    def add_done_callback(self, callback):
+        """Call ``callback(self)`` when all are decided: on the producer's callback thread (async: its loop).
+
+        Raises:
+            TypeError: it cannot be called, or is an ``async def`` function.
+        """
+        self._all.when_done(self._user_callback(callback))
+
+    def remove_done_callback(self, callback) -> int:
+        """Remove every ``add_done_callback(callback)`` that was not called yet; returns how many."""
+        return self._user_callback(callback).remove_from(self._all)
 
     def __await__(self):
         if not self._all._done:
@@ -186,7 +186,7 @@ class Deliveries:
 
     def __repr__(self):
         state = "pending" if not self._all._done else "failed in part" if self._failed() else "delivered"
-        return f"<Deliveries of {self._length} records in {len(self._parts)} batches, {state}>"
+        return f"<Deliveries of {counted(self._length, 'record')} in {len(self._parts)} batch{'' if len(self._parts) == 1 else 'es'}, {state}>"
 
     # ---- inside -------------------------------------------------------------------------------------------------
 
@@ -229,6 +229,23 @@ class Deliveries:
     def _see(self, failed):
         for start, stop, part, index in failed:
             part.see(index, stop - start)
+
+    def _user_callback(self, callback):
+        return UserCallback(self, callback, self._observer, lambda: self._see(self._failed()))
+
+
+def reject_rows(deliveries: Deliveries, row: int64_t, count: cython.int, topic: str, error: object):
+    """*count* records from *row* on were not queued, because of *error*. No method: users would see it."""
+    result: BatchResult = _BatchResult(deliveries._observer, topic, NO_PARTITION)
+    result.count = count
+    result.fail(error)
+    deliveries.put_run(row, count, deliveries.add_part(result), 0, 0)
+
+
+def finish(deliveries: Deliveries, length: int64_t):
+    """All *length* records are queued or rejected: *deliveries*, which is returned, can be waited for from now on."""
+    deliveries.finish(length)
+    return deliveries
 
 
 def _joined(failed):
@@ -276,7 +293,7 @@ class DeliveredRecords:
         return self._column("q", 8, 2)
 
     def __repr__(self):
-        return f"<DeliveredRecords of {len(self)} records>"
+        return f"<DeliveredRecords of {counted(len(self), 'record')}>"
 
     def _column(self, kind: object, size: cython.Py_ssize_t, what: cython.int):
         whole = bytearray(self._deliveries._length * size)

@@ -39,4 +39,6 @@ cdef class Delivery:
     cdef int _index
     cdef int _delta
 
+cdef object _user_callback(Delivery delivery, object callback)
+cdef object add_outcome_listener(Delivery delivery, object listener)
 cdef Delivery new_delivery(BatchResult batch, int index, int delta)

@@ -8,6 +8,7 @@ import cython
 
 import logging
 import threading
+from inspect import CO_COROUTINE
 
 from pyclient.errors import KafkaTimeoutError, raisable
 from pyclient.records import RecordMetadata, TopicPartition
@@ -92,6 +93,11 @@ class BatchResult:
     def done(self):
         """Whether the outcome is known."""
         return self._done
+
+    @property
+    def notified(self):
+        """Whether the outcome is known and every callback was called; never of a part."""
+        return self._notified
 
     @property
     def topic_partition(self):
@@ -233,13 +239,19 @@ class BatchResult:
         self.forget(gate.release)
         return self._done
 
-    def forget(self, callback):
-        """Undo `when_done`: repeated waits with a timeout must not accumulate callbacks."""
+    def forget(self, callback) -> bool:
+        """Undo `when_done`: repeated waits with a timeout must not accumulate callbacks.
+
+        Returns False when it was called already, or never added.
+        """
         with self._lock:
             if self._callbacks is not None and callback in self._callbacks:
                 self._callbacks.remove(callback)
-            elif self._callback == callback:
-                self._callback = self._callbacks.pop(0) if self._callbacks else None
+                return True
+            if self._callback is None or self._callback != callback:
+                return False
+            self._callback = self._callbacks.pop(0) if self._callbacks else None
+            return True
 
     def failures(self, index: cython.int, count: cython.int):
         """(first, stop, error) of each run of failed records among *count* records from *index* on."""
@@ -268,6 +280,55 @@ class BatchResult:
             if fresh:
                 part = self.of(first)
                 self.observer.seen(self.topic_partition, fresh, part._round)
+
+
+def check_callback(callback):
+    """Raise TypeError unless *callback* is a plain function or another object that can be called.
+
+    The coroutine of an ``async def`` function would never be awaited.
+    """
+    if not callable(callback):
+        raise TypeError(f"a delivery callback must be callable, as in on_delivery=lambda delivery: ...; got {type(callback).__name__} {callback!r}")
+    flags = getattr(getattr(callback, "__code__", None), "co_flags", 0)
+    if flags & CO_COROUTINE:
+        raise TypeError("a delivery callback is a plain function, got an `async def` function, which would never be awaited: "
+                        "start a task in the callback, or `await` the delivery")
+
+
+class UserCallback:
+    """What a result calls for *callback* of a user, who gets *deliveries*: a `Delivery` or `Deliveries`.
+
+    Equal when both are: `BatchResult.forget` finds it.
+    """
+
+    __slots__ = ("_callback", "_deliveries", "_observer", "_see")
+
+    def __init__(self, deliveries, callback, observer, see):
+        check_callback(callback)
+        self._deliveries = deliveries
+        self._callback = callback
+        self._observer = observer
+        self._see = see
+
+    def __call__(self):
+        """Report the failure as seen, then dispatch: a flush() that ends meanwhile must not report it."""
+        self._see()
+        callback, deliveries = self._callback, self._deliveries
+        self._observer.dispatch(lambda: callback(deliveries))
+
+    def __eq__(self, other):
+        if not isinstance(other, UserCallback):
+            return NotImplemented
+        return self._callback == other._callback and self._deliveries == other._deliveries
+
+    __hash__ = None
+
+    def remove_from(self, result):
+        """Undo `when_done` as often as it was added to *result*; returns how often."""
+        removed: cython.int = 0
+        while result.forget(self):
+            removed += 1
+        return removed
 
 
 @cython.freelist(512)  # a program that ignores them creates and drops one per record
@@ -314,31 +375,31 @@ class Delivery:
         error = self._batch.error_of(self._index)
         return None if error is None else raisable(error)
 
+    def cancelled(self) -> bool:
+        """False: a queued record cannot be cancelled. `asyncio.wait` asks."""
+        return False
+
     def add_done_callback(self, callback):
-        """Call ``callback(self)`` when done: in partition order, on the callback thread (async: the loop)."""
-        batch: BatchResult = self._batch
-        delivery = self
+        """Call ``callback(self)`` when done: in partition order, on the callback thread (async: the loop).
 
-        def seen():
-            batch.see(delivery._index)  # before it runs: a flush() that ends meanwhile must not report it
-            batch.observer.dispatch(lambda: callback(delivery))
-
-        batch.when_done(seen)
-
-    def add_outcome_listener(self, listener):
-        """Call ``listener(metadata, error)`` when done, one of them None, where callbacks run.
-
-        A failure stays unseen by the user.
+        Raises:
+            TypeError: it cannot be called, or is an ``async def`` function.
         """
-        batch: BatchResult = self._batch
-        delivery = self
+        self._batch.when_done(_user_callback(self, callback))
 
-        def report():
-            error = batch.error_of(delivery._index)
-            metadata = _metadata(delivery) if error is None else None
-            batch.observer.dispatch(lambda: listener(metadata, None if error is None else raisable(error)))
+    def remove_done_callback(self, callback) -> int:
+        """Remove every ``add_done_callback(callback)`` that was not called yet; returns how many."""
+        return _user_callback(self, callback).remove_from(self._batch)
 
-        batch.when_done(report)
+    def __eq__(self, other):
+        """Whether both are of the same record: each access to `Deliveries` creates another object."""
+        if not isinstance(other, Delivery):
+            return NotImplemented
+        one: Delivery = other
+        return self._batch is one._batch and self._index == one._index
+
+    def __hash__(self):
+        return hash((id(self._batch), self._index))
 
     def __await__(self):
         if not self._batch._done:
@@ -361,6 +422,29 @@ def _metadata(delivery: Delivery) -> object:
     offset = batch.base_offset + delivery._index - batch.first if batch.base_offset >= 0 else None
     timestamp = batch.append_time if batch.append_time >= 0 else batch.base_timestamp + delivery._delta
     return RecordMetadata(batch.topic, batch.partition, offset, timestamp)
+
+
+@cython.cfunc
+def _user_callback(delivery: Delivery, callback: object) -> object:
+    batch: BatchResult = delivery._batch
+    index: cython.int = delivery._index
+    return UserCallback(delivery, callback, batch.observer, lambda: batch.see(index))
+
+
+@cython.cfunc
+def add_outcome_listener(delivery: Delivery, listener: object) -> object:
+    """Call ``listener(metadata, error)`` when done, one of them None, where callbacks run.
+
+    A failure stays unseen by the user. No method: users would see it.
+    """
+    batch: BatchResult = delivery._batch
+
+    def report():
+        error = batch.error_of(delivery._index)
+        metadata = _metadata(delivery) if error is None else None
+        batch.observer.dispatch(lambda: listener(metadata, None if error is None else raisable(error)))
+
+    batch.when_done(report)
 
 
 @cython.cfunc

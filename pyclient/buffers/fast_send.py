@@ -235,7 +235,7 @@ def async_fast_send(method):
         if self.may_append():
             try:
                 delivery = self._send_path.append(topic, value, key, partition, timestamp, headers, on_delivery)
-            except (RecordTooLargeError, ClientClosedError, AuthenticationError):
+            except (RecordTooLargeError, ClientClosedError, AuthenticationError, TypeError):
                 delivery = None  # nothing is queued then; the decorated method raises it where it is awaited
         if delivery is None:
             return self.in_order(method(self, topic, value, key, partition=partition, timestamp=timestamp, headers=headers,

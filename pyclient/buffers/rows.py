@@ -14,6 +14,7 @@ from cython.cimports.libc.stdint import INT32_MAX, INT32_MIN, int32_t, int64_t
 from cython.cimports.pyclient.codec.arrow_columns import Column, header_section, is_null, section_bound, value_at
 from cython.cimports.pyclient.codec.encode import put_record, record_bound
 
+from pyclient.buffers.deliveries import reject_rows
 from pyclient.errors import KafkaError, RecordRejectedError
 
 CHUNK = 1024
@@ -111,7 +112,7 @@ class Rows:
             wrapped = RecordRejectedError(f"record {row} was not queued: {type(error).__name__}: {error}")
             wrapped.__cause__ = error
             error = wrapped
-        self.deliveries.reject(row, 1, self._names[topic], error)
+        reject_rows(self.deliveries, row, 1, self._names[topic], error)
         self.decided += 1
         if self._on_rejected is not None:
             self._on_rejected(error)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyclient.codec.compression import Compression, compress
-from pyclient.errors import KafkaError
+from pyclient.errors import KafkaError, counted
 from pyclient.records import TopicPartition
 
 
@@ -33,5 +33,5 @@ class Codecs:
     def failure(self, tp: TopicPartition, count: int, error: Exception) -> KafkaError:
         """The error of *count* records that could not be compressed."""
         codec, _ = self.of(tp.topic)
-        return KafkaError(f"{count} records could not be compressed with {codec.name.lower()}: {error!r}. They were not sent.",
+        return KafkaError(f"{counted(count, 'record')} could not be compressed with {codec.name.lower()}: {error!r}. Not sent.",
                           topic_partition=tp)

@@ -78,6 +78,9 @@ class ProducerConfig(ClientConfig):
         "0.8", None, PLUGIN, "Serializes keys to bytes; None: keys are bytes.", importance="high", explicit=True)
     value_serializer: object | None = option(
         "0.8", None, PLUGIN, "Serializes values to bytes; None: values are bytes.", importance="high", explicit=True)
+    allow_tombstones: bool = option(
+        "pyclient", False, Bool(), "value_serializer may return None for a value that is not None: the record is a tombstone then. Else that "
+        "is an error, such as of a serializer without `return`. Values of None are tombstones always.", importance="low")
     interceptors: tuple[object, ...] = option(
         "0.10", (), Plugins(), "See or change records before they are serialized, in this order, and see their delivery.",
         dotted="interceptor.classes", importance="low", explicit=True)

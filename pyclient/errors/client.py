@@ -77,9 +77,9 @@ class DeliveryError(KafkaError):
 
     def __init__(self, count: int, causes: Mapping[TopicPartition, KafkaError]) -> None:
         listed = "; ".join(f"{_place(partition)}: {cause.message}" for partition, cause in list(causes.items())[:5])
-        more = f"; and {len(causes) - 5} more partitions" if len(causes) > 5 else ""
+        more = f"; and {counted(len(causes) - 5, 'more partition')}" if len(causes) > 5 else ""
         super().__init__(
-            f"{count} record{'' if count == 1 else 's'} could not be delivered ({listed}{more}). "
+            f"{counted(count, 'record')} could not be delivered ({listed}{more}). "
             "To handle failures one by one, read each Delivery: result(), exception() or a callback."
         )
         self.count = count
@@ -121,8 +121,8 @@ class BulkDeliveryError(KafkaError):
 
     def __init__(self, total: int, errors: IndexedErrors) -> None:
         listed = "; ".join(f"{_range_text(start, stop)}: {cause}" for start, stop, cause in errors.ranges[:5])
-        more = f"; and {len(errors.ranges) - 5} more ranges" if len(errors.ranges) > 5 else ""
-        super().__init__(f"{len(errors)} of {total} records could not be delivered, the others were ({listed}{more}). "
+        more = f"; and {counted(len(errors.ranges) - 5, 'more range')}" if len(errors.ranges) > 5 else ""
+        super().__init__(f"{len(errors)} of {counted(total, 'record')} could not be delivered, the others were ({listed}{more}). "
                          "`errors` holds the error of each failed index: correct those records if needed and send them again.")
         self.errors = errors
 
@@ -219,6 +219,11 @@ class NoOffsetForPartitionError(KafkaError):
 def sentence(text: str) -> str:
     """*text* with a full stop at its end, for quoting it within a message."""
     return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def counted(count: int, noun: str) -> str:
+    """The count with its noun: "1 record", "2 records"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _cause_text(cause: BaseException) -> str:

@@ -1,14 +1,22 @@
 """The arguments of a send: the accepted bytes, partitions, timestamps and headers, and the errors for all else."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import index
-from typing import Any, Final, SupportsIndex
+from typing import Any, Final, SupportsIndex, TypeAlias
 
 from pyclient.codec.encode import encode_headers
 from pyclient.records import Headers
 
 NOW: Final = -1
 LAST_MOMENT: Final = 2**63 - 1
+GivenHeaders: TypeAlias = Headers | Mapping[str, bytes | None]
+"""Headers as `send` takes them."""
+
+
+def header_pairs(headers: GivenHeaders) -> Headers:
+    """Headers as serializers, interceptors and records have them: pairs in order."""
+    return tuple(headers.items()) if isinstance(headers, Mapping) else headers
 
 
 def headers_bytes(headers: Headers) -> bytes | None:

@@ -12,13 +12,13 @@ from types import TracebackType
 from typing import Any, Final, Self, SupportsIndex, TypeAlias
 
 from pyclient.buffers.queues import TopicQueues
-from pyclient.buffers.deliveries import Deliveries
+from pyclient.buffers.deliveries import Deliveries, finish, reject_rows
 from pyclient.buffers.pool import Waiter
 from pyclient.buffers.rows import CHUNK, Rows
 from pyclient.codec.arrow_input import Batch, Lists, Names, batches
 from pyclient.errors import BufferExhaustedError, KafkaError
 from pyclient.client.interceptors import Interceptors
-from pyclient.producer.arguments import as_bytes, check_partition, check_timestamp, headers_bytes
+from pyclient.producer.arguments import as_bytes, check_partition, check_timestamp, header_pairs, headers_bytes
 from pyclient.producer.core import ProducerCore
 from pyclient.producer.waits import BlockBudget, append_when_granted, wait_for_topic
 from pyclient.runtime.steps import Step, Steps
@@ -92,7 +92,7 @@ class BulkSend:
             items, keyed, pairs, stamps = (None if each is None else list(each[first:first + CHUNK]) for each in columns)
             self._load(rows, [topic] * len(items or ()), first, items or [], keyed, pairs, stamps, None, number)
             yield from self._append(rows)
-        return self._deliveries.finish(total)
+        return finish(self._deliveries, total)
 
     def _load(self, rows: Rows, names: list[str], first: int, values: list[Any], keys: list[Any] | None, headers: list[Any] | None,
               timestamps: list[Any] | None, places: list[int] | None, partition: int | None) -> None:
@@ -122,7 +122,7 @@ class BulkSend:
         for name, value, key, pairs in zip(names, values, keys or [None] * len(values), headers or [()] * len(values), strict=True):
             self._shown += 1
             made.append(interceptors.on_send(name, key, value, pairs or ()))
-        return [value for _, value, _ in made], [key for key, _, _ in made], [pairs for _, _, pairs in made]
+        return [value for _, value, _ in made], [key for key, _, _ in made], [_pairs_of(pairs) for _, _, pairs in made]
 
     def _chosen(self, queues: TopicQueues | Exception, key: Any, value: Any) -> object:
         if isinstance(queues, Exception) or isinstance(key, _Refused) or isinstance(value, _Refused):
@@ -156,7 +156,7 @@ class BulkSend:
                     self._load_columns(rows, first + start, batch, start, stop)
                 yield from self._append(rows)
             first += batch.rows
-        return self._deliveries.finish(first)
+        return finish(self._deliveries, first)
 
     def _topics_of(self, batch: Batch, default: TopicQueues | Exception) -> Steps[Step, list[TopicQueues | Exception]]:
         for name in batch.topics:
@@ -203,7 +203,7 @@ class BulkSend:
 
     def _refuse(self, first: int, count: int, topic: str, error: KafkaError) -> None:
         """Refuse records that were not loaded."""
-        self._deliveries.reject(first, count, topic, error)
+        reject_rows(self._deliveries, first, count, topic, error)
         self._count_exhausted(count, error)
 
     def _count_exhausted(self, count: int, error: KafkaError) -> None:
@@ -225,10 +225,16 @@ def _columns(values: Iterable[Any], keys: Iterable[Any] | None, headers: Iterabl
     """Copies of the user's lists, all of one length: the user may change the lists while a bulk waits."""
     given = {"values": values, "keys": keys, "headers": headers, "timestamps": timestamps}
     columns = {name: _sequence(name, items) for name, items in given.items() if items is not None}
+    if "headers" in columns:
+        columns["headers"] = [_pairs_of(each) for each in columns["headers"]]
     lengths = {name: len(items) for name, items in columns.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"a bulk needs one item per record in each list, but there are {', '.join(f'{n} {name}' for name, n in lengths.items())}")
     return tuple(columns.get(name) for name in given)
+
+
+def _pairs_of(headers: Any) -> Any:
+    return header_pairs(headers) if headers else ()
 
 
 def _sequence(name: str, items: Any) -> list[Any]:

@@ -134,6 +134,18 @@ class ThreadObserver(LoopObserver):
         if self.on_callback_thread():
             raise IllegalStateError("a delivery callback must not block: result(), flush() and close() cannot be called in it")
 
+    def wait_for_callbacks(self, timeout: float | None) -> bool:
+        """Wait until every callback that was dispatched before this call has run, at most *timeout* seconds.
+
+        Returns whether they have.
+        """
+        if self._thread is None and self._work.empty():
+            return True
+        gate = threading.Lock()
+        gate.acquire()
+        self.dispatch(gate.release)  # callbacks run in the order of the queue
+        return gate.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+
     def close(self, timeout: float | None) -> None:
         """Run the queued callbacks, then end the thread; wait for that at most *timeout* seconds.
 

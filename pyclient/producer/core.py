@@ -19,7 +19,7 @@ from pyclient.core.manager import Manager
 from pyclient.core.sending.auto_create import TopicCreation
 from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.sender import Sender, SendingLimits
-from pyclient.errors import AuthenticationError, ClientClosedError, DeliveryError, KafkaError, KafkaTimeoutError, MetadataTimeoutError
+from pyclient.errors import AuthenticationError, ClientClosedError, DeliveryError, KafkaError, KafkaTimeoutError, MetadataTimeoutError, counted
 from pyclient.metrics import BUFFER_AVAILABLE, BUFFER_EXHAUSTED, BUFFER_TOTAL, BUFFER_WAIT, WAITING_THREADS
 from pyclient.records import TopicPartition
 from pyclient.producer.callbacks import LoopObserver
@@ -143,29 +143,43 @@ class ProducerCore(ClientCore):
         count: int = self.accumulator.unsettled
         return count
 
-    async def flush(self, timeout: float | None) -> None:
-        """Wait until everything sent before this call is settled, but nothing sent later.
+    def describe(self, kind: str) -> str:
+        """The ``repr`` of a client of this *kind*: its state and what it holds. Takes no lock."""
+        first, *others = self.config.bootstrap_servers
+        more = f" and {len(others)} more" if others else ""
+        pool = self.accumulator.pool
+        return (f"<{kind} of {first}{more}, {self.state}: {counted(self.unsettled(), 'record')} not acknowledged, "
+                f"{pool.used} of {pool.total} B of buffer_memory used>")
+
+    @property
+    def state(self) -> str:
+        """In a word or two."""
+        if self.closed is not None:
+            return "belongs to the parent process" if self.is_forked else "closed"
+        if self.refused is not None:
+            return "refused by the brokers"
+        return "not opened" if self.loop is None else "open"
+
+    async def settle(self, timeout: float | None) -> None:
+        """Wait until everything sent before this call is settled, but nothing sent later; its callbacks are dispatched
+        then.
 
         Raises:
-            DeliveryError: records failed whose error was not looked at.
             KafkaTimeoutError: not all are settled in time; they are still being sent.
         """
         self.check_open()
         await self._settled(timeout)
-        self.raise_failures()
 
     async def _settled(self, timeout: float | None) -> None:
         results = [batch.result.whole for batch in self.accumulator.flush_open()]
         self.driver.wake()
 
         def settled() -> bool | None:
-            while results and results[-1].done:
+            while results and results[-1].notified:
                 results.pop()
             return None if results else True
 
-        await self.driver.until(settled, timeout, lambda: KafkaTimeoutError(
-            f"{sum(each.count for each in results if not each.done)} records are not acknowledged after {timeout} s; they "
-            "are still being sent. Flush again, or raise the timeout; delivery_timeout_ms ends each record."))
+        await self.driver.until(settled, timeout, lambda: _still_sending(sum(each.count for each in results if not each.notified), timeout))
 
     def raise_failures(self) -> None:
         """Raise the failures that were not looked at, once."""
@@ -244,6 +258,13 @@ class ProducerCore(ClientCore):
             self._workers.shutdown(wait=True)
         if first and self.interceptors is not None:
             self.interceptors.close()
+
+
+def _still_sending(count: int, timeout: float | None) -> KafkaTimeoutError:
+    are = "is" if count == 1 else "are"
+    return KafkaTimeoutError(
+        f"{counted(count, 'record')} {are} not acknowledged after {timeout} s and still being sent. Flush again, or raise the timeout; "
+        "delivery_timeout_ms ends each record.")
 
 
 def _level(config: ProducerConfig, codec: str) -> int | None:

@@ -19,13 +19,14 @@ from pyclient.buffers.delivery import Delivery
 from pyclient.buffers.fast_send import AsyncFastSend, FastSend, async_fast_send, fast_send
 from pyclient.codec.arrow_input import Names
 from pyclient.config import ProducerConfig
-from pyclient.errors import ClientClosedError, KafkaError, UnsupportedFeatureError, raisable
+from pyclient.errors import ClientClosedError, KafkaError, KafkaTimeoutError, UnsupportedFeatureError, counted, raisable
 from pyclient.option_types import ProducerOptions
-from pyclient.records import Headers
+from pyclient.records import RecordMetadata
+from pyclient.producer.arguments import GivenHeaders
 from pyclient.producer.bulk import BulkSend
 from pyclient.producer.callbacks import LoopObserver, ThreadObserver
-from pyclient.producer.shutdown import ProducerShutdown
-from pyclient.client.facade_base import OPTION, AsyncFacade, Facade, seconds
+from pyclient.producer.shutdown import ProducerShutdown, limit_after, raise_or_note
+from pyclient.client.facade_base import OPTION, AsyncFacade, Facade, left, seconds
 from pyclient.producer.core import ProducerCore
 from pyclient.producer.record_send import OnDelivery, record_send
 from pyclient.producer.waits import BlockBudget, wait_for_topic
@@ -87,11 +88,11 @@ class Producer(FastSend, _NoTransactions):
 
     @fast_send
     def send(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None, timestamp: int | None = None,
-             headers: Headers = (), on_delivery: OnDelivery | None = None) -> Delivery:
+             headers: GivenHeaders = (), on_delivery: OnDelivery | None = None) -> Delivery:
         """Queue one record and return at once; the `Delivery` is its result. Order is kept per partition.
 
         ``partition`` is 0-based, None lets the partitioner choose; ``timestamp`` is in ms since the epoch, None is now;
-        ``headers`` are (str, bytes or None) pairs; ``on_delivery(delivery)`` runs on the callback thread.
+        ``headers`` are (str, bytes or None) pairs, or a dict; ``on_delivery(delivery)`` runs on the callback thread.
         Waits for an unknown topic and for memory, both within ``max_block_ms``; in a callback it raises instead.
         When Ctrl-C interrupts the call, the record may already be queued; it is then delivered once, like any other.
 
@@ -105,8 +106,19 @@ class Producer(FastSend, _NoTransactions):
         queued = self._record_send.queue(topic, value, key, partition, timestamp, headers, on_delivery)
         return queued if isinstance(queued, Delivery) else self._run(queued)
 
+    def send_and_wait(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
+                      timestamp: int | None = None, headers: GivenHeaders = ()) -> RecordMetadata:
+        """As `send`, then wait for the acknowledgement: its partition and offset.
+
+        One record at a time: with `send` many are on their way together.
+
+        Raises:
+            KafkaError: why the record was not queued, or not delivered.
+        """
+        return self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers).result()
+
     def send_many(self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None,
-                  headers: Iterable[Headers | None] | None = None, timestamps: Iterable[int | None] | None = None,
+                  headers: Iterable[GivenHeaders | None] | None = None, timestamps: Iterable[int | None] | None = None,
                   partition: int | None = None) -> Deliveries:
         """Queue a record for each of *values*, in their order; one `Deliveries` holds all results.
 
@@ -143,19 +155,26 @@ class Producer(FastSend, _NoTransactions):
             return self._run(bulk.arrow(topic, data, Names(value, key, headers, timestamp, topic_column)))
 
     def flush(self, timeout: float | None = OPTION) -> None:
-        """Wait until everything sent before this call is acknowledged or has failed.
+        """Wait until everything sent before this call is acknowledged or has failed, and its delivery callbacks and
+        interceptors have returned.
 
-        ``timeout`` is in seconds, left out it is ``delivery_timeout_ms``; None waits without end.
+        ``timeout`` is in seconds, left out it is ``delivery_timeout_ms``; None waits without end. In a delivery
+        callback it raises instead of waiting. Hold no lock that a callback takes.
 
         Raises:
             DeliveryError: records failed whose error was not looked at: their number, and the first cause per
                 partition.
-            KafkaTimeoutError: not all are settled; they are still being sent.
+            KafkaTimeoutError: not all are settled; they are still being sent. Or callbacks are still running.
         """
-        self._open_core()
+        core = self._open_producer()
         self._observer.check_wait()
-        limit = seconds(timeout, self._core.config.delivery_timeout_ms)
-        self._portal.call(lambda: self._core.flush(limit))
+        limit = seconds(timeout, core.config.delivery_timeout_ms)
+        until = None if limit is None else core.clock() + limit
+        self._portal.call(lambda: core.settle(limit))
+        if not self._observer.wait_for_callbacks(None if until is None else left(until, core.clock)):
+            raise KafkaTimeoutError(f"every record is acknowledged or has failed, but delivery callbacks are still running after {limit} s. "
+                                    "Flush again, or raise the timeout.")
+        core.raise_failures()
 
     def partitions_for(self, topic: str) -> int:
         """The number of partitions of a topic; waits up to ``max_block_ms`` for an unknown topic."""
@@ -169,7 +188,8 @@ class Producer(FastSend, _NoTransactions):
     def close(self, timeout: float | None = OPTION) -> None:
         """Deliver what was accepted, at most *timeout* seconds (left out: ``delivery_timeout_ms``), then fail the rest.
 
-        A second call does nothing.
+        Returns when the delivery callbacks and interceptors have returned, at most a second after *timeout*. A second
+        call does nothing. When Ctrl-C has ended the ``with`` block, *timeout* is at most 5 s.
 
         Raises:
             DeliveryError: records failed whose error was not looked at.
@@ -187,10 +207,12 @@ class Producer(FastSend, _NoTransactions):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             if not self._core.is_forked:  # a forked child: the producer belongs to the parent
-                self.close()
-        except KafkaError:
-            if error is None:
-                raise
+                self.close(limit_after(error, self._core))
+        except KafkaError as failed:
+            raise_or_note(failed, error)
+
+    def __repr__(self) -> str:
+        return self._core.describe(type(self).__name__)
 
     def _run(self, steps: Steps[Step, T]) -> T:
         return run_steps(steps, lambda step: step.run(self._portal))
@@ -199,7 +221,7 @@ class Producer(FastSend, _NoTransactions):
         self._end.forget()
 
     def _unclosed(self) -> str:
-        return f"unclosed Producer, {self._core.unsettled()} records not acknowledged: use `with` or close()"
+        return f"unclosed Producer, {counted(self._core.unsettled(), 'record')} not acknowledged: use `with` or close()"
 
     def _open_producer(self) -> ProducerCore:
         self._open_core()
@@ -221,7 +243,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
 
     @async_fast_send
     async def send(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None, timestamp: int | None = None,
-                   headers: Headers = (), on_delivery: OnDelivery | None = None) -> Delivery:
+                   headers: GivenHeaders = (), on_delivery: OnDelivery | None = None) -> Delivery:
         """Queue one record; ``await`` the returned delivery for its acknowledgement. As `Producer.send`.
 
         Suspends only for an unknown topic or for memory. ``on_delivery`` runs on the loop. Most records are queued by
@@ -231,8 +253,13 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
         queued = self._record_send.queue(topic, value, key, partition, timestamp, headers, on_delivery)
         return queued if isinstance(queued, Delivery) else await self._run(queued)
 
+    async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
+                            timestamp: int | None = None, headers: GivenHeaders = ()) -> RecordMetadata:
+        """As `Producer.send_and_wait`."""
+        return await (await self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers))
+
     async def send_many(self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None,
-                  headers: Iterable[Headers | None] | None = None, timestamps: Iterable[int | None] | None = None,
+                  headers: Iterable[GivenHeaders | None] | None = None, timestamps: Iterable[int | None] | None = None,
                   partition: int | None = None) -> Deliveries:
         """As `Producer.send_many`; suspends only for an unknown topic or for memory.
 
@@ -249,7 +276,8 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
 
     async def flush(self, timeout: float | None = OPTION) -> None:
         """As `Producer.flush`."""
-        await self._core.flush(seconds(timeout, self._core.config.delivery_timeout_ms))
+        await self._core.settle(seconds(timeout, self._core.config.delivery_timeout_ms))
+        self._core.raise_failures()
 
     async def partitions_for(self, topic: str) -> int:
         """As `Producer.partitions_for`."""
@@ -265,11 +293,22 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
         self._core.check_process()
         await self._core.finish(seconds(timeout, self._core.config.delivery_timeout_ms))
 
-    async def __aenter__(self) -> Self:
+    async def start(self) -> None:
+        """Open it on the running loop, where ``async with`` does not fit: then `stop` it in a ``finally``."""
         await self._core.start()
         if self._core.send_path is not None and self._core.loop is not None:
             self._core.send_path.bind(self._core.loop)
+
+    async def stop(self, timeout: float | None = OPTION) -> None:
+        """As `close`; the counterpart of `start`."""
+        await self.close(timeout)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
         return self
+
+    def __repr__(self) -> str:
+        return self._core.describe(type(self).__name__)
 
     def _forget(self) -> None:
         loop = self._core.loop
@@ -280,15 +319,14 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
             super()._forget()
 
     def _unclosed(self) -> str:
-        return f"unclosed AsyncProducer, {self._core.unsettled()} records not acknowledged: use `async with` or close()"
+        return f"unclosed AsyncProducer, {counted(self._core.unsettled(), 'record')} not acknowledged: use `async with` or close()"
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             if not self._core.is_forked:
-                await self.close()
-        except KafkaError:
-            if error is None:
-                raise
+                await self.close(limit_after(error, self._core))
+        except KafkaError as failed:
+            raise_or_note(failed, error)
 
     def _checked_core(self) -> ProducerCore:
         self._core.check_open()

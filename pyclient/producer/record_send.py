@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from pyclient.buffers.delivery import Delivery
+from pyclient.buffers.delivery import Delivery, check_callback
 from pyclient.buffers.pool import Waiter
 from pyclient.buffers.queues import TopicQueues
 from pyclient.client.interceptors import Interceptors
 from pyclient.codec.encode import encode_headers
-from pyclient.producer.arguments import check_partition, check_timestamp
+from pyclient.producer.arguments import GivenHeaders, check_partition, check_timestamp, header_pairs
 from pyclient.producer.core import ProducerCore
 from pyclient.producer.waits import BlockBudget, append_when_granted, wait_for_topic
 from pyclient.records import Headers
@@ -48,12 +48,15 @@ class RecordSend:
         self._accumulator = core.accumulator
         self._router = core.router
 
-    def queue(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Headers,
+    def queue(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: GivenHeaders,
               on_delivery: OnDelivery | None, budget: BlockBudget | None = None) -> Delivery | SendSteps:
         """Append the record, or return the steps that wait for its topic or for memory and then append it.
 
         *budget* is that of a call which has waited already; otherwise its time begins with the first wait.
         """
+        if on_delivery is not None:
+            check_callback(on_delivery)
+        headers = header_pairs(headers) if headers else ()
         number = None if partition is None else check_partition(partition)
         queues = self._accumulator.topic(topic)
         if queues is None or (number is not None and number >= len(queues)):
@@ -95,10 +98,10 @@ class InterceptedSend:
         self._interceptors = interceptors
         self._records = records
 
-    def queue(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Headers,
+    def queue(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: GivenHeaders,
               on_delivery: OnDelivery | None) -> Delivery | SendSteps:
         """As `RecordSend.queue`, with the record that the interceptors return."""
-        key, value, headers = self._interceptors.on_send(topic, key, value, headers)
+        key, value, headers = self._interceptors.on_send(topic, key, value, header_pairs(headers))
         try:
             queued = self._records.queue(topic, value, key, partition, timestamp, headers, on_delivery)
         except Exception as error:

@@ -28,9 +28,9 @@ class Router:
     """The serializers and the partitioner of one producer."""
 
     def __init__(self, config: ProducerConfig) -> None:
-        self.key = _serializer("key", config.key_serializer)
+        self.key = _serializer("key", config.key_serializer, may_drop=False)
         """(topic, key, headers) → the key's bytes."""
-        self.value = _serializer("value", config.value_serializer)
+        self.value = _serializer("value", config.value_serializer, may_drop=config.allow_tombstones)
         """(topic, value, headers) → the value's bytes."""
         self.serialized = frozenset(
             name for name, given in (("key", config.key_serializer), ("value", config.value_serializer)) if given is not None)
@@ -70,9 +70,9 @@ class Router:
         return self.key_hash() is None
 
 
-def _serializer(what: str, given: object) -> Serialize:
+def _serializer(what: str, given: object, *, may_drop: bool) -> Serialize:
     if given is not None:
-        return as_serializer(given)
+        return as_serializer(given, what, may_drop=may_drop)
     return lambda topic, item, headers: item if item is None or type(item) is bytes else as_bytes(what, item)
 
 

@@ -1,17 +1,19 @@
-"""How a sync producer ends: by close, by garbage collection, or with the interpreter.
+"""How a producer ends: by the end of a ``with`` block, and a sync one by close, by garbage collection, or with the
+interpreter.
 
 Lives longer than the facade: a producer that was not closed still delivers what it accepted, and warns about what it
 could not deliver.
 """
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
 import warnings
 from typing import Final
 
-from pyclient.errors import DeliveryError, KafkaError, KafkaTimeoutError
+from pyclient.errors import DeliveryError, KafkaError, KafkaTimeoutError, counted
 from pyclient.runtime import process_hooks
 from pyclient.producer.callbacks import ThreadObserver
 from pyclient.runtime.loop_thread import Portal
@@ -20,6 +22,27 @@ from pyclient.producer.core import ProducerCore
 _log = logging.getLogger(__name__)
 EXIT_FLUSH: Final = 5.0
 """Seconds that an unclosed producer may take to deliver when the interpreter ends."""
+INTERRUPT_FLUSH: Final = 5.0
+"""Seconds that a producer may take to deliver when Ctrl-C, or a cancellation, ends its ``with`` block."""
+
+
+def limit_after(error: BaseException | None, core: ProducerCore) -> float:
+    """Seconds that the close of a ``with`` block may take which *error* ended; says so if the user waits for it."""
+    limit = core.config.delivery_timeout_ms / 1000
+    if not isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
+        return limit
+    limit = min(limit, INTERRUPT_FLUSH)
+    count = core.unsettled()
+    if count:
+        _log.warning("waiting for %s, at most %g s; Ctrl-C again to give up", counted(count, "record"), limit)
+    return limit
+
+
+def raise_or_note(failed: KafkaError, error: BaseException | None) -> None:
+    """The close of a ``with`` block *failed*: raise that, or note it at the *error* that ended the block."""
+    if error is None:
+        raise failed
+    error.add_note(f"Closing the producer failed too: {failed}")
 
 
 class ProducerShutdown:
@@ -60,6 +83,10 @@ class ProducerShutdown:
         until = None if limit is None else time.monotonic() + limit
         try:
             self._portal.call(lambda: self._core.finish(limit))
+        except (KeyboardInterrupt, SystemExit):
+            until = time.monotonic()
+            _log.warning("gave up closing the producer in order: %s not acknowledged", counted(self._core.unsettled(), "record"))
+            raise
         finally:
             self._portal.call(self._core.close)  # Ctrl-C may have ended finish() early
             self._portal.stop()
@@ -87,7 +114,7 @@ class ProducerShutdown:
         except KafkaError as error:
             _log.debug("the producer is being closed already: %s", error)
         if not self._portal.join(EXIT_FLUSH):
-            _warn_lost(f"{self._core.unsettled()} records are not acknowledged")
+            _warn_lost(f"{counted(self._core.unsettled(), 'record')} not acknowledged")
 
 
 def _warn_lost(what: str) -> None:

@@ -271,9 +271,9 @@ def test_records_under_way_when_a_client_is_refused_may_be_stored_and_their_erro
             await asyncio.sleep(1.0)
             place.cluster.intercept(REFUSED, Api.SASL_AUTHENTICATE, broker=2)
             unsent = await producer.send("orders", b"unsent", partition=of_leader(place, 2))
-            with pytest.raises(SaslAuthenticationError, match="orders-.: 1 records may or may not be stored; given up after 1 attempt: broker-2:9092"):
+            with pytest.raises(SaslAuthenticationError, match="orders-.: 1 record may or may not be stored; given up after 1 attempt: broker-2:9092"):
                 await sent
-            with pytest.raises(SaslAuthenticationError, match="orders-.: 1 records were not stored after 0 attempts: broker-2:9092"):
+            with pytest.raises(SaslAuthenticationError, match="orders-.: 1 record was not stored after 0 attempts: broker-2:9092"):
                 await unsent
 
     with world() as place:

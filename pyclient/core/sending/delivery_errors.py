@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pyclient.buffers.batch import Batch, BatchState
 from pyclient.core.sending.produce_outcome import GiveUp, ProduceOutcome
-from pyclient.errors import DeliveryTimeoutError, KafkaError, raisable, sentence
+from pyclient.errors import DeliveryTimeoutError, KafkaError, counted, raisable, sentence
 
 
 def in_doubt(batch: Batch) -> bool:
@@ -16,8 +16,8 @@ def in_doubt(batch: Batch) -> bool:
 
 def given_up(batch: Batch, error: KafkaError) -> KafkaError:
     """The broker's last error, with the partition and the number of attempts."""
-    stored = "may or may not be stored; given up" if batch.in_doubt else "were not stored"
-    failure = _reworded(error, f"{batch.count} records {stored} after {_attempts(batch)}: {error.message}")
+    stored = "may or may not be stored; given up" if batch.in_doubt else f"{_were(batch)} not stored"
+    failure = _reworded(error, f"{counted(batch.count, 'record')} {stored} after {_attempts(batch)}: {error.message}")
     failure.topic_partition = batch.queue.topic_partition
     return failure
 
@@ -36,9 +36,9 @@ def expired(batch: Batch, now: float, delivery_timeout: float, last_error: Kafka
     """
     reason = f"the last error was: {last_error}" if last_error is not None else _why_unsent(leader)
     return DeliveryTimeoutError(
-        f"{batch.count} records were not acknowledged within delivery_timeout_ms="
+        f"{counted(batch.count, 'record')} {_were(batch)} not acknowledged within delivery_timeout_ms="
         f"{round(delivery_timeout * 1000)} ({now - batch.created:.1f} s, {_attempts(batch)}); {sentence(reason)} "
-        f"They {'may or may not be' if in_doubt(batch) else 'were not'} stored. Check the brokers, or raise delivery_timeout_ms.",
+        f"{'It' if batch.count == 1 else 'They'} {'may or may not be' if in_doubt(batch) else f'{_were(batch)} not'} stored. Check the brokers, or raise delivery_timeout_ms.",
         topic_partition=batch.queue.topic_partition)
 
 
@@ -54,4 +54,8 @@ def _reworded(error: KafkaError, message: str) -> KafkaError:
 
 
 def _attempts(batch: Batch) -> str:
-    return "1 attempt" if batch.attempts == 1 else f"{batch.attempts} attempts"
+    return counted(batch.attempts, "attempt")
+
+
+def _were(batch: Batch) -> str:
+    return "was" if batch.count == 1 else "were"

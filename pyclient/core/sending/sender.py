@@ -134,7 +134,7 @@ class Sender:
             self._accumulator.drop(batch)
             count += batch.count if batch.result.fail(given_up(batch, error)) else 0
         if count:
-            _log.warning("%d records are given up: %s", count, error)
+            _log.warning("%s given up: %s", "1 record is" if count == 1 else f"{count} records are", error)
 
     def _fail_unsent(self, error: KafkaError) -> None:
         """The request for a producer id failed: what waits for one fails; a later record requests one again (I12)."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyclient.buffers.accumulator import Accumulator
-from pyclient.buffers.deliveries import Deliveries
+from pyclient.buffers.deliveries import Deliveries, finish
 from pyclient.buffers.delivery import Observer
 from pyclient.buffers.pool import Waiter
 from pyclient.buffers.rows import CHUNK, Rows
@@ -39,7 +39,7 @@ def send_many(buffers: Accumulator, observer: Observer, values: Sequence[Any], *
         while not buffers.append_rows(rows):
             assert starved is not None, "there is no memory left"
             starved(rows)
-    return rows.deliveries.finish(len(values))
+    return finish(rows.deliveries, len(values))
 
 
 def wait_in_line(buffers: Accumulator, rows: Rows, wait: Callable[[Waiter], None], notify: Callable[[], object]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow
 import pytest
 
-from pyclient.buffers.deliveries import Deliveries
+from pyclient.buffers.deliveries import Deliveries, finish
 from pyclient.buffers.delivery import Observer
 from pyclient.buffers.rows import Rows
 from pyclient.codec.arrow_input import ROWS, Names, batches
@@ -36,7 +36,7 @@ def sent(data: Any, names: Names = NAMES, *, chunk: int = 1000) -> list[Sent]:
             rows.load_columns(first + start, start, stop, batch.value, batch.key, batch.headers, batch.timestamp, batch.codes, WALL_MS)
             assert buffers.append_rows(rows)
         first += batch.rows
-    deliveries.finish(first)
+    finish(deliveries, first)
     return [(record.timestamp, record.key, record.value, list(record.headers)) for data in written(buffers).get(0, [])
             for read in read_batches(data) for record in read.records("orders", 0)]
 

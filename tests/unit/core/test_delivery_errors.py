@@ -37,8 +37,8 @@ def test_P18_an_expired_batch_names_the_last_error_or_its_leader(last_error: Kaf
 def test_P17_the_error_of_a_batch_in_doubt_says_that_it_may_be_stored() -> None:
     batch = unsent(1)
     batch.in_doubt = True
-    assert "1 records may or may not be stored; given up after 0 attempts: moved" in str(given_up(batch, NotLeaderOrFollowerError("moved")))
-    assert "They may or may not be stored." in str(expired(batch, 103.0, 3.0, None, 1))
+    assert "1 record may or may not be stored; given up after 0 attempts: moved" in str(given_up(batch, NotLeaderOrFollowerError("moved")))
+    assert "It may or may not be stored." in str(expired(batch, 103.0, 3.0, None, 1))
 
 
 def test_the_stored_error_is_not_changed() -> None:

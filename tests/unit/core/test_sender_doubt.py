@@ -27,7 +27,7 @@ def test_P17_the_error_of_a_record_in_doubt_says_that_it_may_be_stored(end: Call
     world = Producing(1, retries=0)
     delivery = world.send()
     end(world.turn()[0])
-    assert "1 records may or may not be stored; given up after 1 attempt: " in str(delivery.exception(0))
+    assert "1 record may or may not be stored; given up after 1 attempt: " in str(delivery.exception(0))
 
 
 @pytest.mark.parametrize("end", CERTAIN.values(), ids=CERTAIN.keys())
@@ -35,7 +35,7 @@ def test_P17_the_error_of_a_refused_record_says_not_stored(end: Callable[[Sent],
     world = Producing(1, retries=0)
     delivery = world.send()
     end(world.turn()[0])
-    assert "1 records were not stored after 1 attempt: " in str(delivery.exception(0))
+    assert "1 record was not stored after 1 attempt: " in str(delivery.exception(0))
 
 
 def test_P17_a_refusal_does_not_end_the_doubt_of_an_earlier_attempt() -> None:
@@ -52,7 +52,7 @@ def test_P18_the_error_of_an_expired_unsent_record_says_not_stored() -> None:
     delivery = world.send()
     world.turn()
     world.after(DELIVERY_TIMEOUT)
-    assert "0 attempts); its partition has no leader. They were not stored." in str(delivery.exception(0))
+    assert "0 attempts); its partition has no leader. It was not stored." in str(delivery.exception(0))
 
 
 @pytest.mark.parametrize("answered", [True, False])
@@ -64,5 +64,5 @@ def test_P18_an_expired_record_in_flight_or_without_response_may_be_stored(answe
         sent.is_lost(DisconnectError("the broker is gone."))
         world.world.nodes = set()
     world.after(DELIVERY_TIMEOUT)
-    assert "They may or may not be stored. Check" in str(delivery.exception(0))
+    assert "It may or may not be stored. Check" in str(delivery.exception(0))
     assert ".." not in str(delivery.exception(0))

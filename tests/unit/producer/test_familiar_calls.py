@@ -1,0 +1,171 @@
+"""What users of asyncio and of other clients write: taken, or refused at once with the line to write instead."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pyclient import AsyncProducer, Deliveries, Delivery, Producer
+from pyclient.errors import KafkaError
+from pyclient.testing import FakeCluster
+
+PAIRS = [("a", b"1"), ("b", None)]
+
+
+@pytest.fixture
+def cluster(fake_cluster: FakeCluster) -> FakeCluster:
+    fake_cluster.create_topic("t")
+    return fake_cluster
+
+
+def producing(cluster: FakeCluster, **options: Any) -> Producer:
+    return Producer(bootstrap_servers=cluster.bootstrap_servers, **options)
+
+
+async def async_callback(_: object) -> None:
+    """Nothing would await it."""
+
+
+# ---- asyncio --------------------------------------------------------------------------------------------------------
+
+
+def test_asyncio_wait_takes_deliveries(cluster: FakeCluster) -> None:
+    async def test() -> None:
+        async with AsyncProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            one, bulk = await producer.send("t", b"x"), await producer.send_many("t", [b"y", b"z"])
+            done, pending = await asyncio.wait([one, bulk, bulk[1]])  # type: ignore[type-var]  # typeshed wants a Future
+            assert (done, pending) == ({one, bulk, bulk[1]}, set())
+
+    asyncio.run(test())
+
+
+def test_a_removed_callback_is_not_called(cluster: FakeCluster) -> None:
+    called: list[object] = []
+    with producing(cluster, linger_ms=60_000) as producer:
+        delivery, bulk = producer.send("t", b"x"), producer.send_many("t", [b"y"])
+        for each in (delivery, bulk, bulk[0]):
+            each.add_done_callback(called.append)
+            each.add_done_callback(called.append)
+            assert each.remove_done_callback(called.append) == 2
+            assert each.remove_done_callback(print) == 0
+        assert called == []
+        bulk.add_done_callback(called.append)
+        producer.flush()
+        assert called == [bulk]
+        assert bulk.remove_done_callback(called.append) == 0
+
+
+def test_deliveries_of_one_record_are_equal(cluster: FakeCluster) -> None:
+    with producing(cluster) as producer:
+        bulk = producer.send_many("t", [b"y", b"z"])
+        assert bulk[0] == bulk[0]
+        assert bulk[0] != bulk[1]
+        assert len({bulk[0], bulk[0], bulk[1]}) == 2
+        assert not bulk.cancelled()
+        assert not bulk[0].cancelled()
+
+
+@pytest.mark.parametrize(("wrong", "why"), [("x", "must be callable.*got str 'x'"), (async_callback, "`async def`")])
+def test_what_cannot_be_called_is_refused_at_once_as_a_callback(cluster: FakeCluster, wrong: Any, why: str) -> None:
+    with producing(cluster) as producer:
+        for topic in ("t", "unknown", "t"):
+            with pytest.raises(TypeError, match=why):
+                producer.send(topic, b"x", on_delivery=wrong)
+        for each in (producer.send("t", b"x"), producer.send_many("t", [b"x"])):
+            with pytest.raises(TypeError, match=why):
+                each.add_done_callback(wrong)
+    assert len(cluster.records("t")) == 2
+
+    async def test() -> None:
+        async with AsyncProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            await producer.send_and_wait("t", b"x")
+            sending = producer.send("t", b"x", on_delivery=wrong)
+            with pytest.raises(TypeError, match=why):
+                await sending
+
+    asyncio.run(test())
+    assert len(cluster.records("t")) == 3
+
+
+# ---- other clients --------------------------------------------------------------------------------------------------
+
+
+def test_headers_may_be_a_dict(cluster: FakeCluster) -> None:
+    class Serializer:
+        def serialize(self, topic: str, value: bytes, headers: Any = ()) -> bytes:
+            seen.append(list(headers))
+            return value
+
+    class Interceptor:
+        def on_send(self, topic: str, key: Any, value: Any, headers: Any) -> tuple[Any, Any, Any]:
+            seen.append(list(headers))
+            return key, value, dict(headers)
+
+        def on_acknowledgement(self, *_: object) -> None:
+            """Nothing to do."""
+
+    seen: list[Any] = []
+    for options in ({}, {"value_serializer": Serializer()}, {"interceptors": [Interceptor()]}):
+        with producing(cluster, **options) as producer:
+            producer.send("t", b"x", headers=dict(PAIRS))
+            producer.send_many("t", [b"x", b"y", b"z"], headers=[dict(PAIRS), None, {}])
+    assert [list(record.headers) for record in cluster.records("t")] == [PAIRS, PAIRS, [], []] * 3
+    assert seen == [PAIRS, PAIRS, [], []] * 2
+
+
+def test_send_and_wait_returns_where_the_record_is(cluster: FakeCluster) -> None:
+    with producing(cluster) as producer:
+        first = producer.send_and_wait("t", b"x", b"k", partition=0, timestamp=5, headers=PAIRS)
+    assert (first.partition, first.offset, first.timestamp) == (0, 0, 5)
+
+    async def test() -> None:
+        async with AsyncProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            assert (await producer.send_and_wait("t", b"x")).offset == 1
+
+    asyncio.run(test())
+
+
+def test_start_and_stop_do_what_async_with_does(cluster: FakeCluster) -> None:
+    async def test() -> None:
+        producer = AsyncProducer(bootstrap_servers=cluster.bootstrap_servers)
+        await producer.start()
+        try:
+            await producer.send("t", b"x")
+        finally:
+            await producer.stop()
+        with pytest.raises(KafkaError, match="closed"):
+            await producer.start()
+
+    asyncio.run(test())
+    assert len(cluster.records("t")) == 1
+
+
+# ---- what users see -------------------------------------------------------------------------------------------------
+
+
+def test_a_producer_shows_its_state_and_its_counts(cluster: FakeCluster) -> None:
+    where = cluster.bootstrap_servers
+    with producing(cluster, linger_ms=60_000) as producer:
+        assert repr(producer) == f"<Producer of {where}, open: 0 records not acknowledged, 0 of 33554432 B of buffer_memory used>"
+        producer.send("t", b"x")
+        assert repr(producer) == f"<Producer of {where}, open: 1 record not acknowledged, 2048 of 33554432 B of buffer_memory used>"
+    assert repr(producer) == f"<Producer of {where}, closed: 0 records not acknowledged, 0 of 33554432 B of buffer_memory used>"
+    waiting = AsyncProducer(bootstrap_servers=["a:1", "b:2", "c:3"])
+    assert repr(waiting).startswith("<AsyncProducer of a:1 and 2 more, not opened: 0 records")
+
+
+def test_a_bulk_counts_in_words(cluster: FakeCluster) -> None:
+    with producing(cluster) as producer:
+        bulk = producer.send_many("t", [b"x"])
+        assert repr(bulk.result()) == "<DeliveredRecords of 1 record>"
+        assert repr(bulk) == "<Deliveries of 1 record in 1 batch, delivered>"
+
+
+@pytest.mark.parametrize(("kind", "names"), [
+    (Delivery, {"topic", "partition"}),
+    (Deliveries, set()),
+])
+def test_completion_shows_no_internals(kind: type, names: set[str]) -> None:
+    futures = {"add_done_callback", "cancelled", "done", "exception", "remove_done_callback", "result"}
+    assert {name for name in dir(kind) if not name.startswith("_")} == futures | names
