@@ -136,6 +136,10 @@ class Fetcher:
         """End `pause` for these."""
         self._placement.resume(partitions)
 
+    def is_lost(self, tp: TopicPartition) -> bool:
+        """As `AssignedPositions.is_lost`."""
+        return self._assigned.is_lost(tp)
+
     def largest_lag(self) -> int | None:
         """As `AssignedPositions.largest_lag`."""
         return self._assigned.largest_lag()
