@@ -461,6 +461,14 @@ class AsyncConsumer(AsyncFacade, ConsumerBase):
         self._core.check_process()
         await self._close(seconds(timeout, CLOSE_TIMEOUT_MS), clean=True)
 
+    async def start(self) -> Self:
+        """Open it, as ``async with`` does; `stop` closes it again."""
+        return await self.__aenter__()
+
+    async def stop(self, timeout: float | None = OPTION) -> None:
+        """`close` by another name."""
+        await self.close(timeout)
+
     async def __aenter__(self) -> Self:
         self._core.buffer.on_data = self._core.notify_data
         await self._core.start()

@@ -53,7 +53,7 @@ def public(kind: type) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("sync", "twin"), TWINS)
 def test_twins_have_the_same_names_and_the_same_signatures(sync: type, twin: type) -> None:
-    assert public(sync).keys() == public(twin).keys()
+    assert public(sync).keys() == public(twin).keys() - {"start", "stop"}  # for ``async with``: a sync client is open when it is made
     for name, method in [*public(sync).items(), ("__init__", sync.__init__)]:  # type: ignore[misc]
         assert parameters(method) == parameters(getattr(twin, name)), name
 
