@@ -178,7 +178,7 @@ SCALA: Final[Mapping[str, Row]] = {
     "consumer.id": Ignored("the group's coordinator names its members"),
     "consumer.timeout.ms": ByValue(
         {"-1": Ignored("iteration waits without end anyway"), "inf": Ignored("iteration waits without end anyway")},
-        Refused("iteration never ends on its own: call poll(timeout), which returns no records when none arrived"),
+        Refused("iteration never ends on its own. Write: while records := consumer.poll(1): ... (it ends when no record came for 1 s)"),
     ),
     "dual.commit.enabled": _ZOOKEEPER,
     "fetch.message.max.bytes": Renamed("max_partition_fetch_bytes"),

@@ -144,17 +144,65 @@ class ConsumerInterceptor(Protocol):
 # ── consuming in a group ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
+class OnPartitionsAssigned(Protocol):
+    """A part of `RebalanceListener`: a listener need not have all of them."""
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> None:
+        """As `RebalanceListener.on_partitions_assigned`."""
+
+
+class OnPartitionsRevoked(Protocol):
+    """A part of `RebalanceListener`."""
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> None:
+        """As `RebalanceListener.on_partitions_revoked`."""
+
+
+class OnPartitionsLost(Protocol):
+    """A part of `RebalanceListener`."""
+
+    def on_partitions_lost(self, partitions: list[TopicPartition], /) -> None:
+        """As `RebalanceListener.on_partitions_lost`."""
+
+
+class OnPartitionsAssignedAsync(Protocol):
+    """A part of `AsyncRebalanceListener`; it may also be a plain function."""
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
+        """As `RebalanceListener.on_partitions_assigned`."""
+
+
+class OnPartitionsRevokedAsync(Protocol):
+    """A part of `AsyncRebalanceListener`; it may also be a plain function."""
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
+        """As `RebalanceListener.on_partitions_revoked`."""
+
+
+class OnPartitionsLostAsync(Protocol):
+    """A part of `AsyncRebalanceListener`; it may also be a plain function."""
+
+    def on_partitions_lost(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
+        """As `RebalanceListener.on_partitions_lost`."""
+
+
+AnyRebalanceListener: TypeAlias = OnPartitionsAssigned | OnPartitionsRevoked | OnPartitionsLost
+"""What a `Consumer` takes: an object with some of the methods of `RebalanceListener`."""
+AnyAsyncRebalanceListener: TypeAlias = OnPartitionsAssignedAsync | OnPartitionsRevokedAsync | OnPartitionsLostAsync
+"""What an `AsyncConsumer` takes: the methods may be coroutine functions or plain ones."""
+
+
 class RebalanceListener(Protocol):
     """Called when partitions are assigned or revoked: within ``poll``, an iteration, ``unsubscribe`` or ``close``. It
     may commit and seek."""
 
-    def on_partitions_assigned(self, partitions: Sequence[TopicPartition], /) -> None:
+    def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> None:
         """These were added, before any record of them is returned."""
 
-    def on_partitions_revoked(self, partitions: Sequence[TopicPartition], /) -> None:
+    def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> None:
         """These will be given up; they are still owned, so commits succeed."""
 
-    def on_partitions_lost(self, partitions: Sequence[TopicPartition], /) -> None:
+    def on_partitions_lost(self, partitions: list[TopicPartition], /) -> None:
         """These are lost already; another member may own them. By default it calls `on_partitions_revoked`."""
         self.on_partitions_revoked(partitions)
 
@@ -162,13 +210,13 @@ class RebalanceListener(Protocol):
 class AsyncRebalanceListener(Protocol):
     """`RebalanceListener` for async consumers: the same, awaited."""
 
-    async def on_partitions_assigned(self, partitions: Sequence[TopicPartition], /) -> None:
+    async def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> None:
         """These were added, before any record of them is returned."""
 
-    async def on_partitions_revoked(self, partitions: Sequence[TopicPartition], /) -> None:
+    async def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> None:
         """These will be given up; they are still owned, so commits succeed."""
 
-    async def on_partitions_lost(self, partitions: Sequence[TopicPartition], /) -> None:
+    async def on_partitions_lost(self, partitions: list[TopicPartition], /) -> None:
         """These are lost already. By default it calls `on_partitions_revoked`."""
         await self.on_partitions_revoked(partitions)
 

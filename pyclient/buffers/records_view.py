@@ -110,8 +110,8 @@ class Records(Sequence[Record]):
     @overload
     def __getitem__(self, index: int) -> Record: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Record]: ...
-    def __getitem__(self, index: int | slice) -> Record | Sequence[Record]:
+    def __getitem__(self, index: slice) -> Records: ...
+    def __getitem__(self, index: int | slice) -> Record | Records:
         if isinstance(index, slice):
             return self._slice(index)
         at = range(self._count)[index]
@@ -263,11 +263,15 @@ class Records(Sequence[Record]):
             return others
         return Records([*self._runs, *others._runs], {**self._positions, **others._positions})
 
-    def _slice(self, index: slice) -> Sequence[Record]:
-        start, stop, step = index.indices(self._count)
-        if step == 1:
-            return self.split(start)[1].split(max(0, stop - start))[0]
-        return list(self)[index]
+    def _slice(self, index: slice) -> Records:
+        """What an index with a step leaves out counts as read."""
+        chosen = range(self._count)[index]
+        first, last = (min(chosen[0], chosen[-1]), max(chosen[0], chosen[-1])) if chosen else (0, -1)
+        between = self.split(first)[1].split(last + 1 - first)[0]
+        if chosen.step == 1:
+            return between
+        runs = [run.some(at, at + 1) for run in between._runs for at in range(len(run))]
+        return Records(runs[:: chosen.step], between._positions)
 
 
 def placed(offset: int, epoch: int) -> OffsetAndMetadata:

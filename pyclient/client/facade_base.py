@@ -26,6 +26,8 @@ def seconds(timeout: float | None, option_ms: int) -> float | None:
     """*timeout* in seconds. `OPTION` means *option_ms*, None means no limit."""
     if timeout is OPTION:
         return option_ms / 1000
+    if timeout is not None and not isinstance(timeout, (int, float)):
+        raise TypeError(f"timeout must be a number of seconds or None for no limit, got {type(timeout).__name__} {timeout!r}")
     if timeout is not None and not timeout >= 0:
         raise ValueError(f"timeout {timeout} is not a number of seconds ≥ 0; None means no limit")
     return timeout

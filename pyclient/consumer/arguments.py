@@ -1,10 +1,12 @@
 """Checks of partitions, offsets and topics that users pass, before anything is done with them."""
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from pyclient.codec.record import Record
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.topic_interest import check_topic_name
 from pyclient.records import OffsetAndMetadata, SubscriptionPattern, TopicPartition
@@ -12,6 +14,8 @@ from pyclient.records import OffsetAndMetadata, SubscriptionPattern, TopicPartit
 MAX_OFFSET: Final = 2**63 - 1
 MAX_PARTITION: Final = 2**31 - 1
 MAX_EPOCH: Final = 2**31 - 1
+MAX_SHOWN: Final = 200
+"""Characters of a wrong argument that an error shows."""
 MAX_METADATA_BYTES: Final = 2**15 - 1
 """Brokers close the connection on a longer string instead of answering with an error."""
 
@@ -25,17 +29,76 @@ def as_partition(given: object) -> TopicPartition:
 
 
 def as_partitions(given: Iterable[object]) -> list[TopicPartition]:
+    """A list of checked partitions.
+
+    Raises:
+        TypeError: it is no list, or one partition without a list.
+    """
+    if isinstance(given, str | bytes | TopicPartition) or not isinstance(given, Iterable):
+        raise TypeError(f"expected a list of partitions, as [TopicPartition(topic, partition), ...]; got {_shown(given)}")
     return [as_partition(each) for each in given]
 
 
-def as_offsets(offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Plain numbers or `OffsetAndMetadata`, checked."""
+def some_partitions(given: Iterable[object]) -> list[TopicPartition]:
+    """Of ``*partitions``: each is a partition or a list of them."""
+    return [tp for each in given for tp in _one_or_more(each)]
+
+
+def _one_or_more(given: object) -> Iterator[TopicPartition]:
+    match given:
+        case str() | (str(), _):
+            yield as_partition(given)
+        case Iterable():
+            yield from as_partitions(given)
+        case _:
+            yield as_partition(given)
+
+
+def as_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Plain numbers or `OffsetAndMetadata` by partition, or the position after a record; checked.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if isinstance(offsets, Record):
+        tp = TopicPartition(offsets.topic, offsets.partition)
+        return {tp: _as_position(tp, OffsetAndMetadata(offsets.offset + 1, leader_epoch=offsets.leader_epoch))}
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"expected {{TopicPartition(topic, partition): offset of the next record to read}}, a record, or nothing "
+                        f"for all that was returned; of records give records.next_offsets(). Got {_shown(offsets)}")
     return {as_partition(tp): _as_position(tp, given) for tp, given in offsets.items()}
 
 
-def as_times(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Times in ms since the epoch, checked."""
+def as_times(times: object) -> dict[TopicPartition, int]:
+    """Times in ms since the epoch, checked.
+
+    Raises:
+        TypeError: they are not given by partition.
+    """
+    if not isinstance(times, Mapping):
+        raise TypeError(f"expected {{TopicPartition(topic, partition): ms since the epoch}}, got {_shown(times)}; "
+                        "for the ends call beginning_offsets() or end_offsets()")
     return {as_partition(tp): _as_time(time) for tp, time in times.items()}
+
+
+def as_limit(given: object) -> int:
+    """A checked max_records."""
+    if not isinstance(given, int):
+        raise TypeError(f"max_records must be an int, got {_shown(given)}")
+    if given < 1:
+        raise ValueError(f"max_records must be at least 1, got {given}: a poll that may return no record makes no progress")
+    return given
+
+
+def check_callback(given: object) -> None:
+    """Refuse what cannot be called, or would have to be awaited."""
+    if given is not None and (not callable(given) or inspect.iscoroutinefunction(given)):
+        raise TypeError(f"expected a plain function callback(offsets, error), got {_shown(given)}")
+
+
+def _shown(given: object) -> str:
+    text = repr(given)
+    return f"{type(given).__name__} {text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + '…'}"
 
 
 def _as_position(tp: TopicPartition, given: object) -> OffsetAndMetadata:

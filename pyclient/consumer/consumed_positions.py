@@ -164,10 +164,35 @@ class ConsumedPositions:
     # ---- positions --------------------------------------------------------------------------------------------------
 
     def position(self, tp: TopicPartition) -> int | None:
+        """The offset of the next record that the user gets; None: where reading begins, which the core knows.
+
+        A reset moves it before any record of the new place is returned.
+        """
+        returned = self._after_returned(tp)
+        if self._holds(tp):
+            return returned
+        lost = self._core.fetcher.is_lost(tp)  # asked first: the other way round, a reset could end between the two
+        unread = self._core.buffer.unread(tp)
+        if unread is not None:
+            return unread
+        return None if lost else returned
+
+    def _after_returned(self, tp: TopicPartition) -> int | None:
+        inside = {} if self.current is None else self._iterated.through(self.current, inclusive=True)
+        position = inside.get(tp) or self._returned.get(tp) or self._consumed.get(tp)
+        return None if position is None else position.offset
+
+    def _holds(self, tp: TopicPartition) -> bool:
+        """Whether records of it were taken from the buffer that the user has not got."""
+        iterated = self._iterated if self.current is None else self._iterated.after(self.current)
+        taken = (iterated, self._leftover, self._not_intercepted, self._in_transit)
+        return any(tp in records.next_offsets() for records in taken if records)
+
+    def consumed(self, tp: TopicPartition) -> int | None:
         """The consumed position; None before anything of the partition was consumed."""
         inside = {} if self.current is None else self._iterated.through(self.current, inclusive=False)
-        consumed = inside.get(tp) or self._consumed.get(tp)
-        return None if consumed is None else consumed.offset
+        position = inside.get(tp) or self._consumed.get(tp)
+        return None if position is None else position.offset
 
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What ``commit()`` stores: the positions after all returned records, with the current one of an iteration."""

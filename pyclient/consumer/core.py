@@ -148,6 +148,12 @@ class ConsumerCore(ClientCore):
         return await self.driver.until(known, timeout, lambda: KafkaTimeoutError(
             f"the position of {tp} is not known after {timeout} s: {self.metadata.last_error or 'its leader did not answer'}"))
 
+    def check_readable(self) -> None:
+        """Raise when there is nothing that a poll could wait for."""
+        if not (self.fetcher.positions or self.subscribed):
+            raise IllegalStateError("this consumer has nothing to read: subscribe([topic]) as a member of its group, or "
+                                    "assign([TopicPartition(topic, partition)]); topics= at its creation subscribes too")
+
     def check_assigned(self, tp: TopicPartition) -> None:
         """Raise when the partition is not assigned."""
         if tp not in self.fetcher.positions:

@@ -15,12 +15,12 @@ from pyclient.buffers.records_view import Records
 from pyclient.client.facade_base import OPTION, AsyncFacade, seconds
 from pyclient.codec.record import Record
 from pyclient.consumer.arguments import as_partition, as_partitions, as_times
-from pyclient.consumer.facade_base import CLOSE_TIMEOUT_MS, ConsumerBase, Offsets
+from pyclient.consumer.facade_base import CLOSE_TIMEOUT_MS, ConsumerBase, Offsets, SomePartitions
 from pyclient.consumer.pending_commits import CommitTask, OnCommit
 from pyclient.core.fetching.lookups import EARLIEST, LATEST
 from pyclient.errors import KafkaError, raisable
 from pyclient.option_types import ConsumerOptions
-from pyclient.plugins import AsyncRebalanceListener, RebalanceListener
+from pyclient.plugins import AnyAsyncRebalanceListener, AnyRebalanceListener
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, SubscriptionPattern, TopicPartition
 from pyclient.runtime.loop_thread import Portal
 from pyclient.runtime.steps import Step, Steps, await_steps, run_steps
@@ -42,7 +42,9 @@ class Consumer(ConsumerBase):
         UnsupportedFeatureError: a feature of a later release.
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: Any = None,
+    _awaits = False
+
+    def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: AnyRebalanceListener | None = None,
                  key_deserializer: Any = None, value_deserializer: Any = None, interceptors: Any = (), assignors: Any = None,
                  **options: Unpack[ConsumerOptions]) -> None:
         plugins = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors}
@@ -66,10 +68,11 @@ class Consumer(ConsumerBase):
         return frozenset(self._core.fetcher.positions)
 
     def subscribe(self, topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern, *,
-                  rebalance_listener: RebalanceListener | None = None) -> None:
+                  rebalance_listener: AnyRebalanceListener | None = None) -> None:
         """Read these topics as a member of the group, from the next `poll` on. Replaces an earlier subscription.
 
-        A pattern has to match a topic's whole name. It also finds new topics, within ``metadata_max_age_ms``.
+        A pattern has to match a topic's whole name. It also finds new topics, within ``metadata_max_age_ms``. Without a
+        *rebalance_listener* the one given before stays.
 
         Raises:
             ConfigurationError: there is no ``group_id``.
@@ -88,11 +91,11 @@ class Consumer(ConsumerBase):
         with self._single_user.outside_listeners:
             self._drive(self._unsubscribe())
 
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Return no records of these partitions until `resume`; fetched records are kept."""
+    def pause(self, *partitions: SomePartitions) -> None:
+        """Return no records of these partitions (or lists of them) until `resume`; fetched records are kept."""
         self._pause(partitions)
 
-    def resume(self, *partitions: TopicPartition) -> None:
+    def resume(self, *partitions: SomePartitions) -> None:
         """End `pause` for these partitions."""
         self._resume(partitions)
 
@@ -116,8 +119,9 @@ class Consumer(ConsumerBase):
                 ``on_deserialization_error`` skips such records instead.
             BootstrapError: no broker answered for ``default_api_timeout_ms``, over all polls; also in an iteration.
             WakeupError: `wakeup` was called.
+            IllegalStateError: nothing is subscribed or assigned.
         """
-        limit, wait = self._limit(max_records), seconds(timeout, 0)
+        limit, wait = self._limit(max_records), self._poll_time(timeout)
         self._pending_commits.run_callbacks()
         with self._single_user.outside_listeners:
             records = self._poll_records(limit, wait)
@@ -149,7 +153,7 @@ class Consumer(ConsumerBase):
     # ---- positions and offsets --------------------------------------------------------------------------------------
 
     def position(self, partition: TopicPartition, *, timeout: float | None = OPTION) -> int:
-        """The offset of the next record that is not consumed yet.
+        """The offset of the next record to be returned. A commit stores it once the records before it are consumed.
 
         Raises:
             IllegalStateError: the partition is not assigned.
@@ -163,11 +167,11 @@ class Consumer(ConsumerBase):
         """Continue at *offset*; records fetched before are not returned."""
         self._seek(partition, offset)
 
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    def seek_to_beginning(self, *partitions: SomePartitions) -> None:
         """Continue at the first offset of each partition (none given: of all assigned ones)."""
         self._reset(partitions, EARLIEST)
 
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
+    def seek_to_end(self, *partitions: SomePartitions) -> None:
         """Continue after the last record of each partition (none given: of all assigned ones)."""
         self._reset(partitions, LATEST)
 
@@ -199,7 +203,8 @@ class Consumer(ConsumerBase):
     # ---- commits ----------------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Offsets | None = None, *, timeout: float | None = OPTION) -> None:
-        """Store the group's positions: after all records returned so far, or *offsets* (of the next record to read).
+        """Store the group's positions: after all records returned so far, or *offsets* (of the next record to read). A
+        record as *offsets* stores the position after it.
 
         Inside an iteration the current record counts as consumed.
 
@@ -242,7 +247,7 @@ class Consumer(ConsumerBase):
     # ---- close ------------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float | None = OPTION) -> None:
-        """Commit what is consumed (if enable_auto_commit) and close, in *timeout* seconds (default 30). Idempotent."""
+        """Commit what is consumed (if enable_auto_commit) and close, in *timeout* seconds (default 5). Idempotent."""
         self._core.check_process()
         self._close(seconds(timeout, CLOSE_TIMEOUT_MS), clean=True)
 
@@ -294,7 +299,9 @@ class Consumer(ConsumerBase):
 class AsyncConsumer(AsyncFacade, ConsumerBase):
     """`Consumer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: Any = None,
+    _awaits = True
+
+    def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: AnyAsyncRebalanceListener | None = None,
                  key_deserializer: Any = None, value_deserializer: Any = None, interceptors: Any = (), assignors: Any = None,
                  **options: Unpack[ConsumerOptions]) -> None:
         plugins = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors}
@@ -312,7 +319,7 @@ class AsyncConsumer(AsyncFacade, ConsumerBase):
         return frozenset(self._core.fetcher.positions)
 
     def subscribe(self, topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern, *,
-                  rebalance_listener: AsyncRebalanceListener | RebalanceListener | None = None) -> None:
+                  rebalance_listener: AnyAsyncRebalanceListener | None = None) -> None:
         """As `Consumer.subscribe`. The listener's methods may be plain functions or coroutine functions."""
         with self._single_user.outside_listeners:
             self._run_on_loop(lambda: self._subscribe(topics, rebalance_listener))
@@ -327,11 +334,11 @@ class AsyncConsumer(AsyncFacade, ConsumerBase):
         with self._single_user.outside_listeners:
             await self._drive(self._unsubscribe())
 
-    def pause(self, *partitions: TopicPartition) -> None:
+    def pause(self, *partitions: SomePartitions) -> None:
         """As `Consumer.pause`."""
         self._pause(partitions)
 
-    def resume(self, *partitions: TopicPartition) -> None:
+    def resume(self, *partitions: SomePartitions) -> None:
         """As `Consumer.resume`."""
         self._resume(partitions)
 
@@ -344,7 +351,7 @@ class AsyncConsumer(AsyncFacade, ConsumerBase):
 
     async def poll(self, timeout: float | None = None, max_records: int | None = None) -> Records:
         """As `Consumer.poll`. A cancelled poll takes no records."""
-        limit, wait = self._limit(max_records), seconds(timeout, 0)
+        limit, wait = self._limit(max_records), self._poll_time(timeout)
         self._core.check_open()
         self._pending_commits.run_callbacks()
         with self._single_user.outside_listeners:
@@ -393,11 +400,11 @@ class AsyncConsumer(AsyncFacade, ConsumerBase):
         """As `Consumer.seek`."""
         self._seek(partition, offset)
 
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    def seek_to_beginning(self, *partitions: SomePartitions) -> None:
         """As `Consumer.seek_to_beginning`."""
         self._reset(partitions, EARLIEST)
 
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
+    def seek_to_end(self, *partitions: SomePartitions) -> None:
         """As `Consumer.seek_to_end`."""
         self._reset(partitions, LATEST)
 
@@ -453,6 +460,14 @@ class AsyncConsumer(AsyncFacade, ConsumerBase):
         """As `Consumer.close`."""
         self._core.check_process()
         await self._close(seconds(timeout, CLOSE_TIMEOUT_MS), clean=True)
+
+    async def start(self) -> Self:
+        """Open it, as ``async with`` does; `stop` closes it again."""
+        return await self.__aenter__()
+
+    async def stop(self, timeout: float | None = OPTION) -> None:
+        """`close` by another name."""
+        await self.close(timeout)
 
     async def __aenter__(self) -> Self:
         self._core.buffer.on_data = self._core.notify_data

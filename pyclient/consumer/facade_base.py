@@ -4,27 +4,35 @@ Holds the state of the one thread or task that uses the consumer.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Final, TypeAlias, TypeVar
+import math
+import warnings
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from pyclient.buffers.records_view import Records
 from pyclient.client.facade_base import Facade, left, seconds, sooner
+from pyclient.codec.record import Record
 from pyclient.config import ConsumerConfig
-from pyclient.consumer.arguments import as_offsets, as_partition, as_partitions, as_subscription, check_offset
+from pyclient.consumer.arguments import as_limit, as_offsets, as_partition, as_partitions, as_subscription, check_callback, check_offset, some_partitions
 from pyclient.consumer.consumed_positions import ConsumedPositions
 from pyclient.consumer.core import ConsumerCore
+from pyclient.consumer.description import description
 from pyclient.consumer.pending_commits import CommitTask, OnCommit, PendingCommits, log_failure
 from pyclient.consumer.rebalance import Rebalancing, check_listener
 from pyclient.consumer.single_user import SingleUser
 from pyclient.consumer.steps import InCommitOrder, WaitForData
 from pyclient.core.fetching.lookups import LATEST
-from pyclient.errors import ConfigurationError, IllegalStateError, WakeupError, raisable
+from pyclient.errors import IllegalStateError, WakeupError, raisable
 from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.runtime.steps import Step, Steps, WaitFor
 
 T = TypeVar("T")
-Offsets: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
-CLOSE_TIMEOUT_MS: Final = 30_000
+Offsets: TypeAlias = Mapping[TopicPartition, int] | Mapping[TopicPartition, OffsetAndMetadata] | Mapping[TopicPartition, int | OffsetAndMetadata] | Record
+SomePartitions: TypeAlias = TopicPartition | Iterable[TopicPartition]
+CLOSE_TIMEOUT_MS: Final = 5_000
+"""Long enough for the last commit and to leave the group; a close whose brokers are gone does not keep its user waiting."""
+LONG_POLL: Final = 300
+"""A poll of more seconds was probably meant in milliseconds."""
 MIN_WAIT: Final = 0.1
 """A waiting poll checks at most every so many seconds whether an automatic commit is due."""
 
@@ -33,6 +41,8 @@ class ConsumerBase(Facade):
     """The logic of both consumers; their public methods are in `pyclient.consumer.facade`."""
 
     _core: ConsumerCore
+    _awaits: ClassVar[bool]
+    """Whether the methods of a listener may be coroutine functions."""
 
     def __init__(self, config: Mapping[str, object] | None, options: Mapping[str, object], interceptors: Any, topics: Any,
                  rebalance_listener: Any) -> None:
@@ -43,11 +53,14 @@ class ConsumerBase(Facade):
         self._single_user = SingleUser(self._open_core, self._user)
         self._rebalancing = Rebalancing(self._core, self._consumed_positions, self._single_user)
         self._pending_commits = PendingCommits(self._core, self._consumed_positions)
+        self._warned_of_long_poll = False
+        check_listener(rebalance_listener, awaited=self._awaits)
+        self._rebalancing.listener = rebalance_listener
         if topics is not None:
-            self._subscribe(topics, rebalance_listener)
-        elif rebalance_listener is not None:
-            raise ConfigurationError("a rebalance_listener is called for the partitions of topics=: give both, or call subscribe()",
-                                     option="rebalance_listener")
+            self._subscribe(topics, None)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {description(self._core)}>"
 
     def _user(self) -> object:
         """The caller: a thread or a task."""
@@ -78,11 +91,11 @@ class ConsumerBase(Facade):
     def _subscribe(self, topics: Any, listener: Any) -> None:
         """Runs on the loop, or before there is one."""
         wanted = as_subscription(topics, internal=not self._config.exclude_internal_topics)
-        check_listener(listener)
+        check_listener(listener, awaited=self._awaits)
         if self._core.fetcher.positions and not self._core.subscribed:
             raise IllegalStateError("this consumer has partitions by assign(): unsubscribe() first, or leave the topics to assign()")
         self._core.subscribe(wanted)
-        self._rebalancing.listener = listener
+        self._rebalancing.listener = self._rebalancing.listener if listener is None else listener
 
     def _unsubscribe(self) -> Steps[Step, None]:
         if self._core.subscribed:
@@ -91,23 +104,29 @@ class ConsumerBase(Facade):
         else:
             self._replace_assignment([])
 
-    def _pause(self, partitions: Iterable[TopicPartition]) -> None:
-        wanted = as_partitions(partitions)
+    def _pause(self, partitions: Iterable[object]) -> None:
+        wanted = some_partitions(partitions)
         with self._single_user:
             self._run_on_loop(lambda: self._core.pause(wanted))
             self._consumed_positions.stop_iteration()
 
-    def _resume(self, partitions: Iterable[TopicPartition]) -> None:
-        wanted = as_partitions(partitions)
+    def _resume(self, partitions: Iterable[object]) -> None:
+        wanted = some_partitions(partitions)
         with self._single_user:
             self._run_on_loop(lambda: self._core.resume(wanted))
 
     # ---- poll and iteration -----------------------------------------------------------------------------------------
 
     def _limit(self, max_records: int | None) -> int:
-        limit = self._config.max_poll_records if max_records is None else max_records
-        if limit < 1:
-            raise ValueError(f"max_records must be at least 1, got {limit}: a poll that may return no record makes no progress")
+        return self._config.max_poll_records if max_records is None else as_limit(max_records)
+
+    def _poll_time(self, timeout: float | None) -> float | None:
+        """The checked timeout of a poll in seconds. Called by `poll` itself: the warning names its caller."""
+        limit = seconds(timeout, 0)
+        if limit is not None and LONG_POLL < limit < math.inf and not self._warned_of_long_poll:
+            self._warned_of_long_poll = True
+            warnings.warn(f"poll({timeout!r}) waits up to {limit:g} s: timeouts are in seconds. If {limit:g} ms are meant, write poll({limit / 1000:g}).",
+                          stacklevel=3)
         return limit
 
     def _take_at_once(self, limit: int) -> Records:
@@ -122,6 +141,7 @@ class ConsumerBase(Facade):
 
     def _wait_for_records(self, taken: Records, limit: int, timeout: float | None) -> Steps[Step, Records]:
         """Continue until there is a record. `_take_at_once` has *taken* none, but positions may have moved."""
+        self._core.check_readable()
         deadline = None if timeout is None else self._core.clock() + timeout
         self._rebalancing.continue_poll()
         try:
@@ -173,17 +193,17 @@ class ConsumerBase(Facade):
             self._run_on_loop(lambda: self._core.seek(tp, offset))
             self._consumed_positions.start_at(tp, offset)
 
-    def _reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
-        wanted = as_partitions(partitions)
+    def _reset(self, partitions: Sequence[object], timestamp: int) -> None:
+        wanted = some_partitions(partitions)
         with self._single_user:
-            chosen = wanted or list(self._core.fetcher.positions)
+            chosen = wanted if partitions else list(self._core.fetcher.positions)
             self._run_on_loop(lambda: self._core.reset(chosen, timestamp))
             self._consumed_positions.forget(chosen)
 
     def _position(self, tp: TopicPartition, timeout: float | None) -> Steps[Step, int]:
-        consumed = self._consumed_positions.position(tp)
-        if consumed is not None:
-            return consumed
+        known = self._consumed_positions.position(tp)
+        if known is not None:
+            return known
         start: int = yield WaitFor(lambda: self._core.position(tp, timeout))
         return start
 
@@ -219,6 +239,7 @@ class ConsumerBase(Facade):
         self._consumed_positions.note_commits()
 
     def _commit_async(self, offsets: Offsets | None, callback: OnCommit | None) -> None:
+        check_callback(callback)
         with self._single_user:
             self._core.commits.group()
             self._start_commit(self._to_commit(offsets), callback or log_failure)

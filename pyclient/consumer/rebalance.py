@@ -5,9 +5,10 @@ has begun a change, the group learns that it was carried out, whatever was raise
 """
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from pyclient.consumer.arguments import as_offsets
 from pyclient.consumer.consumed_positions import ConsumedPositions
@@ -177,9 +178,9 @@ class Rebalancing:
         return None if deadline is None else max(0.0, deadline - self._core.clock())
 
 
-def _method(*names: str) -> Callable[[object], Callable[[Sequence[TopicPartition]], Any] | None]:
+def _method(*names: str) -> Callable[[object], Callable[[list[TopicPartition]], Any] | None]:
     """Finds the first of these methods that a listener has; it need not have all."""
-    def find(listener: object) -> Callable[[Sequence[TopicPartition]], Any] | None:
+    def find(listener: object) -> Callable[[list[TopicPartition]], Any] | None:
         return next((getattr(listener, name) for name in names if hasattr(listener, name)), None)
 
     return find
@@ -192,11 +193,23 @@ _METHODS = {
 }
 
 
-def check_listener(listener: Any, names: Iterable[str] = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")) -> None:
-    """Reject a listener without any of the methods: it would never be called.
+LISTENER_METHODS: Final = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
+
+
+def check_listener(listener: Any, *, awaited: bool) -> None:
+    """Reject a listener that could not be called: a class, one without any of the methods, or, unless they are
+    *awaited*, one whose methods are coroutine functions.
 
     Raises:
-        TypeError: names the methods.
+        TypeError: says what to give.
     """
-    if listener is not None and not any(callable(getattr(listener, name, None)) for name in names):
-        raise TypeError(f"a rebalance listener needs at least one of the methods {', '.join(names)}; got {listener!r}, which has none")
+    if listener is None:
+        return
+    if isinstance(listener, type):
+        raise TypeError(f"a rebalance listener is an object, not a class: give {listener.__name__}()")
+    methods = {name: method for name in LISTENER_METHODS if callable(method := getattr(listener, name, None))}
+    if not methods:
+        raise TypeError(f"a rebalance listener needs at least one of the methods {', '.join(LISTENER_METHODS)}; got {listener!r}, which has none")
+    coroutines = [name for name, method in methods.items() if inspect.iscoroutinefunction(method)]
+    if coroutines and not awaited:
+        raise TypeError(f"a Consumer cannot await {coroutines[0]} of {listener!r}: write it without async, or use AsyncConsumer")

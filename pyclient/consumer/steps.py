@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import attrs
@@ -55,16 +55,16 @@ class CallListener:
     """Call the user's rebalance listener, in the thread or task that polls."""
 
     single_user: SingleUser
-    method: Callable[[Sequence[TopicPartition]], Any]
+    method: Callable[[list[TopicPartition]], Any]
     partitions: tuple[TopicPartition, ...]
 
     def run(self, portal: Portal) -> Any:
         """As `Step.run`."""
         with self.single_user.as_listener():
-            return self.method(self.partitions)
+            return self.method(list(self.partitions))
 
     async def run_async(self) -> Any:
         """As `Step.run_async`. The method may be a plain function or a coroutine function."""
         with self.single_user.as_listener():
-            result = self.method(self.partitions)
+            result = self.method(list(self.partitions))
             return await result if inspect.isawaitable(result) else result

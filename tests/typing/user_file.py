@@ -2,7 +2,9 @@
 refused)."""
 from __future__ import annotations
 
-from pyclient import AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
+from collections.abc import Sequence
+
+from pyclient import AsyncConsumer, AsyncProducer, Consumer, Producer, Record, Records, TopicPartition
 
 
 def produce() -> int | None:
@@ -38,6 +40,48 @@ async def consume_async() -> None:
             offset: int = record.offset
             topic: str = record.topic
             print(topic, offset)
+
+
+class Listener:
+    """As in the README: a listener need not have every method."""
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        print(*partitions)
+
+
+class AwaitedListener:
+    async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        print(*partitions)
+
+
+def consume_in_a_group() -> None:
+    with Consumer(bootstrap_servers="localhost:9092", group_id="g", topics=["orders"], rebalance_listener=Listener()) as consumer:
+        consumer.subscribe(["orders"], rebalance_listener=Listener())
+        for record in consumer:
+            offset: int = record.offset
+            value: bytes | None = record.value
+            print(offset, value)
+            consumer.commit(record)
+        records = consumer.poll(1.0)
+        first: Record = records[0]
+        some: Records = records[:5]
+        print(first, some.next_offsets())
+        consumer.pause(some.partitions())
+        consumer.pause(*some.partitions())
+        consumer.commit({TopicPartition("orders", 0): 5})
+
+
+async def consume_in_a_group_async(consumer: AsyncConsumer) -> None:
+    consumer.subscribe(["orders"], rebalance_listener=Listener())
+    consumer.subscribe(["orders"], rebalance_listener=AwaitedListener())
+    opened: AsyncConsumer = await consumer.start()
+    await opened.stop()
+
+
+def listener_mistakes(consumer: Consumer) -> None:
+    consumer.subscribe(["orders"], rebalance_listener=AwaitedListener())  # type: ignore[arg-type]
+    consumer.subscribe(["orders"], rebalance_listener=Listener)  # type: ignore[arg-type]
+    consumer.commit([TopicPartition("orders", 0)])  # type: ignore[arg-type]
 
 
 def mistakes(producer: Producer, consumer: Consumer) -> None:

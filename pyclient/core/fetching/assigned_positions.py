@@ -31,7 +31,7 @@ class AssignedPositions:
         self._generation += 1
         position = self.by_partition[tp]
         position.generation = self._generation
-        position.failures = 0
+        position.failures, position.lost = 0, None
         self._buffer.renew(tp, position.generation)
         return position
 
@@ -55,6 +55,11 @@ class AssignedPositions:
         """Move the user's position too: no record may come for long, and the log may no longer hold the old one."""
         self._buffer.put(
             Chunk(position.tp, position.generation, position.offset, (), position.offset, 0, position.epoch))
+
+    def is_lost(self, tp: TopicPartition) -> bool:
+        """Whether auto_offset_reset is about to move the position. For any thread."""
+        position = self.by_partition.get(tp)
+        return position is not None and position.lost is not None
 
     def largest_lag(self) -> int | None:
         """The largest number of offsets between a position and the end of its log; None while no end is known.

@@ -4,7 +4,9 @@ from __future__ import annotations
 from pyclient.core.fetching.positions import Position
 from pyclient.errors import (
     CorruptRecordError, KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError, RecordTooLargeError, UnknownServerError,
+    UnknownTopicOrPartitionError,
 )
+from pyclient.records import TopicPartition
 
 
 def is_for_the_user(error: KafkaError) -> bool:
@@ -38,3 +40,10 @@ def damaged(position: Position, error: CorruptRecordError) -> CorruptRecordError
     return CorruptRecordError(
         f"the data of {position.tp} at offset {position.offset} is damaged: {error.message}. seek() past it to go on.",
         topic_partition=position.tp)
+
+
+def no_partition(tp: TopicPartition, count: int) -> UnknownTopicOrPartitionError:
+    """The user assigned a partition that its topic does not have."""
+    return UnknownTopicOrPartitionError(
+        f"{tp} was assigned and does not exist: topic {tp.topic!r} has {count} partition{'s' * (count != 1)}, counted from 0. "
+        "assign() others, or add partitions to the topic.", topic_partition=tp)

@@ -78,7 +78,9 @@ class Fetcher:
         for tp in wanted:
             check_topic_name(tp.topic)
         self.remove([tp for tp in self.positions if tp not in wanted])
-        self.add([tp for tp in wanted if tp not in self.positions], now)
+        new = [tp for tp in wanted if tp not in self.positions]
+        self.add(new, now)
+        self._placement.expect(new)
 
     def add(self, partitions: Sequence[TopicPartition], now: float, *, held: bool = False) -> None:
         """Read these too. *held*: only from `release` on; until then their positions are looked up only on request."""
@@ -135,6 +137,10 @@ class Fetcher:
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """End `pause` for these."""
         self._placement.resume(partitions)
+
+    def is_lost(self, tp: TopicPartition) -> bool:
+        """As `AssignedPositions.is_lost`."""
+        return self._assigned.is_lost(tp)
 
     def largest_lag(self) -> int | None:
         """As `AssignedPositions.largest_lag`."""

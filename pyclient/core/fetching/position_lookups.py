@@ -14,7 +14,7 @@ from pyclient.core.fetching.assigned_positions import AssignedPositions
 from pyclient.core.fetching.fetch_errors import no_offset, not_in_log
 from pyclient.core.fetching.lookups import LATEST, OffsetLookups
 from pyclient.core.fetching.placement import Placement
-from pyclient.core.fetching.positions import Event, Phase, Position
+from pyclient.core.fetching.positions import Event, Lost, Phase, Position
 from pyclient.core.metadata import Metadata
 from pyclient.errors import KafkaError
 from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -125,8 +125,11 @@ class PositionLookups:
             position.reset_to = LATEST  # every record is older: the next record to be written is read first
             self.reset(position, now)
         else:
-            self._found(position, found.offset if found is not None else 0)
+            offset = found.offset if found is not None else 0
+            _warn_of_reset(position, offset)
+            self._found(position, offset)
             self._positions.show(position)
+            position.lost = None  # last: until then no thread takes the lost position for the current one
 
     def _found(self, position: Position, offset: int, epoch: int = NO_LEADER_EPOCH) -> None:
         position.found(offset, epoch)
@@ -153,17 +156,32 @@ class PositionLookups:
         if known == current or known is None or current is None:
             return True
         self._topic_ids[position.tp] = current
-        _log.warning("topic %r was deleted and created again: offset %d of %s is not valid in it, auto_offset_reset decides",
-                     position.tp.topic, position.offset, position.tp)
-        self.on_out_of_range(now, position, "belongs to a topic that was deleted and created again")
+        self.on_out_of_range(now, position, f"is from before topic {position.tp.topic!r} was deleted and created again", same_log=False)
         return False
 
-    def on_out_of_range(self, now: float, position: Position, why: str) -> None:
+    def on_out_of_range(self, now: float, position: Position, why: str, *, same_log: bool = True) -> None:
         """C10: the log does not hold the position: reset it by policy, else raise an error and wait for a seek."""
         position.advance(Event.OUT_OF_RANGE)
         if self.resets:
+            position.lost = Lost(position.offset, why, same_log)
             self._placement.rest(position, now)  # else it would loop without a pause if the offset found is refused too
             self.reset(position, now)
             return
         position.advance(Event.NO_POLICY)
         self._positions.fail(position, not_in_log(position, why), lasting=True)
+
+
+def _warn_of_reset(position: Position, offset: int) -> None:
+    """C10: records may be skipped or read again."""
+    lost = position.lost
+    if lost is not None:
+        _log.warning("%s: offset %d %s, so auto_offset_reset continues at offset %d%s", position.tp, lost.offset, lost.why, offset,
+                     _distance(offset - lost.offset) if lost.same_log else "")
+
+
+def _distance(offsets: int) -> str:
+    """What a reset by so many offsets means for the user."""
+    records = "1 record" if abs(offsets) == 1 else f"{abs(offsets)} records"
+    if offsets > 0:
+        return f": {records} ahead, which skips what is between"
+    return f": {records} back" if offsets < 0 else ""

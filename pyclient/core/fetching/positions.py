@@ -53,6 +53,14 @@ class FromEpoch(NamedTuple):
     epoch: int
 
 
+class Lost(NamedTuple):
+    """A position that the log does not hold any more, and why."""
+
+    offset: int
+    why: str
+    same_log: bool  # else its offsets cannot be compared with those of the log that is read now
+
+
 @attrs.define(eq=False)
 class Position:
     """One assigned partition: where the next fetch begins, and for which generation of the assignment or seek."""
@@ -63,6 +71,7 @@ class Position:
     offset: int = -1
     start: int = -1  # where reading of this generation began
     reset_to: int | None = None  # a timestamp to look up; None: what auto_offset_reset says
+    lost: Lost | None = None  # until auto_offset_reset has found another position
     high_watermark: int | None = None
     failures: int = 0
     history: list[FromEpoch] = attrs.field(factory=list)  # of what was read: one entry for each change of the epoch

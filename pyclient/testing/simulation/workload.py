@@ -394,10 +394,10 @@ class ConsumingService:
         self._facts.read(handed)
 
     async def _check_positions(self) -> None:
-        """Evaluate the positions, as users see them."""
+        """Evaluate what counts as consumed."""
         for each in self._partitions:
             reading = self._reading(each)
-            position = self._consumer._consumed_positions.position(each)
+            position = self._consumer._consumed_positions.consumed(each)
             if position is None and self._leaving:
                 position = await self._consumer.position(each, timeout=5.0)
             begin = self._facts.start_for(reading, (each.topic, each.partition))

@@ -114,8 +114,6 @@ def test_what_is_no_list_of_topics_is_refused_before_anything_changes(cluster: F
 def test_a_listener_without_any_method_is_rejected(cluster: FakeCluster) -> None:
     with pytest.raises(TypeError, match="on_partitions_assigned"):
         member(cluster, rebalance_listener=lambda partitions: None)
-    with pytest.raises(ConfigurationError, match="subscribe"):
-        member(cluster, topics=None, rebalance_listener=Listener())
 
 
 def test_partitions_come_from_assign_or_from_the_group_and_unsubscribe_ends_both(cluster: FakeCluster) -> None:

@@ -184,6 +184,26 @@ def test_C10_a_position_the_log_does_not_hold_is_reset_by_the_policy(policy: int
     assert [offsets_of(each) for each in fetching.world.in_flight or fetching.turn()] == [{A0: 80}]
 
 
+@pytest.mark.parametrize(("found", "distance"), [(80, "offset 80: 30 records ahead, which skips"), (51, "offset 51: 1 record ahead"), (0, "offset 0: 50 records back")])
+def test_C10_a_reset_is_logged_with_from_to_why_and_how_many_records_that_is(
+        fetching: Fetching, caplog: pytest.LogCaptureFixture, found: int, distance: str) -> None:
+    fetching.reads(A0, at=50)
+    gives(fetching.fetches(), {A0: OUT_OF_RANGE})
+    fetching.found(A0, found)
+    (logged,) = caplog.records
+    assert logged.levelname == "WARNING"
+    assert "a-0: offset 50 is not in the log, so auto_offset_reset continues" in logged.getMessage()
+    assert distance in logged.getMessage()
+
+
+def test_C10_a_position_that_the_user_asked_for_is_no_reset_to_warn_of(fetching: Fetching, caplog: pytest.LogCaptureFixture) -> None:
+    fetching.reads(A0, at=50)
+    gives(fetching.fetches(), {A0: OUT_OF_RANGE})
+    fetching.fetcher.reset(A0, LATEST, fetching.world.now)
+    fetching.found(A0, 80)
+    assert caplog.records == []
+
+
 NEW_ID = UUID(int=5)
 
 
