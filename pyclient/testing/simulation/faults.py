@@ -385,7 +385,8 @@ def _meddle(strike: Strike, what: str, decide: Callable[[Request], Verdict | Non
 
 def _is_in(world: World, client: str | None) -> bool:
     """Whether a client has a connection on which it was accepted: it may not be one of a former life."""
-    return any(link.client_protocol.state in (State.READY, State.REAUTHENTICATING) for link in world.network.of_client(client or "") if not link.frozen)
+    connections = [link.client_protocol for link in world.network.of_client(client or "") if not link.frozen]
+    return any(each.state in (State.READY, State.REAUTHENTICATING) for each in connections if each is not None)
 
 
 # --- the machine and its user -----------------------------------------------------------------------------------------
