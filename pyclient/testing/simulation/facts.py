@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from pyclient.buffers.delivery import Delivery
+from pyclient.records import TopicPartition
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -185,6 +186,8 @@ class Facts:
         """Producer → how many batches of a partition it may have under way."""
         self.fetchers: dict[str, Any] = {}
         """Consumer → who knows what brokers are being asked for now."""
+        self.rests: dict[str, dict[TopicPartition, tuple[int, float]]] = defaultdict(dict)
+        """Consumer → failed partition → generation of its position, and until when it is not fetched."""
         self.resets: dict[str, str] = {}
         """Consumer → its auto_offset_reset."""
         self.max_age: dict[str, float] = {}

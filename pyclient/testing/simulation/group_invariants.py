@@ -67,6 +67,13 @@ def only_owners_get_records(judge: Judge, member: Member, record: Record) -> Non
         raise breach(only_owners_get_records, f"{member.name} got offset {record.offset} of {record.topic}-{record.partition}, which it does not have")
 
 
+@holds("delivered", "C01", GROUPS)
+def no_record_of_a_paused_partition_is_returned(judge: Judge, member: Member, record: Record) -> None:
+    """Between `pause` and `resume`, no record of a partition is returned."""
+    if TopicPartition(record.topic, record.partition) in member.consumer.paused():
+        raise breach(no_record_of_a_paused_partition_is_returned, f"{member.name} got offset {record.offset} of {record.topic}-{record.partition}, which it has paused")
+
+
 @holds("delivered", "C21", GROUPS)
 def no_record_of_a_group_is_skipped(judge: Judge, member: Member, record: Record) -> None:
     """Offsets are consecutive. A new owner starts at or before the first unprocessed record, and not before the offset
