@@ -110,6 +110,16 @@ def a_committed_offset_never_goes_back(judge: Judge, tp: Key, offset: int) -> No
         raise breach(a_committed_offset_never_goes_back, f"offset {offset} of {tp} is committed after {facts.highest[tp]}")
 
 
+@holds("member committed", "C24", GROUPS)
+def a_commit_belongs_to_the_present_assignment(judge: Judge, member: Member, tp: Key, offset: int) -> None:
+    """A partition that went and came back is committed only after its records were returned again."""
+    facts, partition = _facts(judge), TopicPartition(*tp)
+    if partition not in member.owned or partition in member.next or facts.tainted(tp):
+        return
+    if offset > max(member.owned[partition], facts.latest_start[tp]):
+        raise breach(a_commit_belongs_to_the_present_assignment, f"{member.name} commits {offset} of {partition}, of which it has no record since it was assigned")
+
+
 # --- coming to rest ---------------------------------------------------------------------------------------------------
 
 

@@ -259,7 +259,9 @@ class MemberService:
             raise ListenerFailedError("on purpose")
 
 
-def committed(judge: Judge, facts: GroupFacts, tp: Key, offset: int) -> None:
+def committed(judge: Judge, facts: GroupFacts, tp: Key, offset: int, client: str | None) -> None:
     """The group's coordinator has stored an offset."""
     judge.after("group committed", tp, offset)
+    if client in facts.members:
+        judge.after("member committed", facts.members[client], tp, offset)
     facts.highest[tp] = max(offset, facts.highest.get(tp, -1))
