@@ -16,6 +16,8 @@ CONSUMER: Final = "pyclient.core.group.consumer_member:ConsumerMember"
 HEARTBEAT: Final = "pyclient.core.group.consumer_heartbeat:ConsumerHeartbeat"
 RECONCILIATION: Final = "pyclient.core.group.reconciliation:Reconciliation"
 COMMITS: Final = "pyclient.consumer.commits:Commits"
+CONSUMED: Final = "pyclient.consumer.consumed_positions:ConsumedPositions"
+MEMBER_COMMIT: Final = "pyclient.core.group.member_commit:MemberCommit"
 CORE: Final = "pyclient.consumer.core:ConsumerCore"
 
 # --- classic members -------------------------------------------------------------------------------------------------
@@ -124,7 +126,23 @@ def _(_original: Target) -> Target:
     return my_turn
 
 
-bug("commits", "the position of an earlier assignment counts in this one", "C24", "pyclient.consumer.consumed_positions:ConsumedPositions.forget")(nothing)
+bug("commits", "the position of an earlier assignment counts in this one", "C24", f"{CONSUMED}.forget")(nothing)
+
+@bug("commits", "the records of the current poll are committed before they are handled", "C21", f"{CONSUMED}.mark_returned")
+def _(original: Target) -> Target:
+    def mark_returned(self: Any, records: Any) -> None:
+        original(self, records)
+        self._consume_returned()
+    return mark_returned
+
+
+@bug("commits", "a commit stores positions of partitions that went and came back", "C24", f"{MEMBER_COMMIT}.begin")
+def _(original: Target) -> Target:
+    def begin(self: Any) -> Any:
+        self._assignments = {tp: self._group.owned.get(tp) for tp in self._assignments}
+        return original(self)
+    return begin
+
 
 # --- the user's thread -----------------------------------------------------------------------------------------------
 
@@ -137,6 +155,16 @@ def _(original: Target) -> Target:
 @bug("user", "assigned partitions are never read", "a stall", f"{CORE}.end_change")
 def _(original: Target) -> Target:
     return _with_fetcher_without(original, "release")
+
+
+@bug("user", "an iteration that is interrupted loses what it had not shown", "C21", f"{CONSUMED}.stop_iteration")
+def _(original: Target) -> Target:
+    def stop_iteration(self: Any) -> None:
+        iterates, leftover = self._cursor is not None, self._leftover
+        original(self)
+        if iterates:
+            self._leftover = leftover
+    return stop_iteration
 
 
 def _with_fetcher_without(original: Target, name: str) -> Target:

@@ -36,6 +36,11 @@ def _(_original: Target) -> Target:
     return lambda self, now, position, *_: self._placement.rest(position, now)
 
 
+@bug("positions", "the epoch of a committed position is forgotten", "C11: KIP-320", f"{LOOKUPS}._found")
+def _(original: Target) -> Target:
+    return lambda self, position, offset, _epoch=-1: original(self, position, offset)
+
+
 # --- fetches and sessions --------------------------------------------------------------------------------------------
 
 bug("fetch", "a partition is not fetched again after an error", "franz-go: stuck partitions", f"{PLACEMENT}.end_rests")(returns([]))
@@ -75,6 +80,17 @@ def _(_original: Target) -> Target:
     def rest(_self: Any, position: Any, _now: float) -> None:
         position.failures += 1
     return rest
+
+
+@bug("fetch", "a failed partition is fetched again with any new view of the cluster", "busy loops", f"{PLACEMENT}.follow_metadata")
+def _(original: Target) -> Target:
+    def follow_metadata(self: Any) -> None:
+        if self._cluster_version != self._metadata.cluster.version:
+            for tp in [*self._resting]:
+                del self._resting[tp]
+                self.place(tp)
+        original(self)
+    return follow_metadata
 
 
 @bug("sessions", "a session does not send a changed offset", "C07: KIP-227", f"{SESSION}._changes")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from pyclient.buffers.delivery import Delivery
+from pyclient.records import TopicPartition
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -97,10 +98,12 @@ class Reading:
     """How many cuts concern it no more: it has gone back, or what it read came later."""
     view: Log = attrs.field(factory=dict)
     """The log as the consumer read it, with what preceded its start. Empty: nothing read, so no cut can be noticed."""
+    since: int = 0
+    """Where its knowledge of epochs begins: at the first record that it read, or the one before what it committed."""
 
     def begin(self, at: int | None, cuts: int) -> None:
         """A seek to an offset or a reset to an end (None): whatever was cut before is no matter."""
-        self.next, self.position, self.knows, self.view = at, -1 if at is None else at, cuts, {}
+        self.next, self.position, self.knows, self.view, self.since = at, -1 if at is None else at, cuts, {}, 0
 
     def stands(self, at: int) -> None:
         """What was read from there on does not count any more."""
@@ -115,6 +118,20 @@ class Reading:
         """Where it must go on in this log; at its end, if all of what was read lay beyond."""
         found = min((offset for offset, entry in self.view.items() if log.get(offset) != entry), default=self.next)
         return None if found is None else min(found, max(log, default=-1) + 1)
+
+    def may_go_on(self, log: Log) -> list[int | None]:
+        """Where it may go on in this log, the first place first: several if it cannot know where the logs part."""
+        at = self.parts_from(log)
+        if at is None or not self.view or at >= self.since:
+            return [at]
+        return [*range(at, max(at, self._seems_to_part_from(log)) + 1)]
+
+    def _seems_to_part_from(self, log: Log) -> int:
+        """Where the log's last epoch ends that is not above the reader's, or one begins that only the reader knows."""
+        newest = self.view[max(self.view)].epoch
+        epoch = max((entry.epoch for entry in log.values() if entry.epoch <= newest), default=-1)
+        end = max((offset for offset, entry in log.items() if entry.epoch == epoch), default=-1) + 1
+        return min([offset for offset, entry in self.view.items() if offset >= self.since and entry.epoch > epoch] + [end])
 
 
 @attrs.define(eq=False)
@@ -169,6 +186,8 @@ class Facts:
         """Producer → how many batches of a partition it may have under way."""
         self.fetchers: dict[str, Any] = {}
         """Consumer → who knows what brokers are being asked for now."""
+        self.rests: dict[str, dict[TopicPartition, tuple[int, float]]] = defaultdict(dict)
+        """Consumer → failed partition → generation of its position, and until when it is not fetched."""
         self.resets: dict[str, str] = {}
         """Consumer → its auto_offset_reset."""
         self.max_age: dict[str, float] = {}
@@ -241,10 +260,11 @@ class Facts:
         logs = [*(cut.before for cut in cuts), self.stored[tp]][reading.knows:]
         found: list[tuple[int, Log, int | None]] = []
         for number, log in enumerate(logs, reading.knows):
-            at = reading.parts_from(log)
+            places = reading.may_go_on(log)
+            at = places[0]
             # It may have gone back for a log in between, and go on from there in this one.
             back = {before for other, _, before in found if other > reading.knows and before is not None and at is not None and before < at}
-            found += [(number, log, at), *((number, log, before) for before in sorted(back))]
+            found += [(number, log, each) for each in (*places, *sorted(back))]
         return found
 
     def start_for(self, reading: Reading, tp: Key) -> int:
@@ -265,12 +285,15 @@ class Facts:
         elif offset > reading.next:
             reading.skips()
             logs = self.logs(reading, handed.tp)
+        if not reading.view or offset <= reading.since:
+            reading.since = offset
         for number, log, at in logs:
             if log.get(offset) == entry and at in (None, offset):
                 if number > reading.knows:
                     reading.position = min(reading.position, offset)  # it went back before anybody looked
+                if number > reading.knows or not reading.view:
+                    reading.view = {before: each for before, each in log.items() if before < offset}
                 reading.knows = number
-                reading.view = reading.view or {before: each for before, each in log.items() if before < offset}
                 break
         if offset != reading.next:
             reading.stands(offset)
@@ -282,8 +305,13 @@ class Facts:
         """A reader stands somewhere; further back than before where the log was cut."""
         reading = self.readings[reader, tp]
         if position < reading.position:
-            reading.knows = next((number for number, _, at in self.logs(reading, tp) if at == position), reading.knows)
+            number, log = next(((number, log) for number, log, at in self.logs(reading, tp) if at == position), (reading.knows, reading.view))
+            reading.knows = number
             reading.stands(position)
+            known = position > reading.since
+            reading.view = {at: entry for at, entry in log.items() if at < position} if known else {}
+            if not known and number < len(self.cuts[tp]):
+                reading.next = None  # it notices no cut: its policy may decide
         elif reading.next is not None and position > reading.next:
             reading.skips()
         reading.position = position
@@ -302,6 +330,7 @@ class Facts:
         reading.position = -1
         if number is not None:
             reading.view = {at: entry for at, entry in logs[number].items() if at < offset}
+            reading.since = offset - 1
 
     def shown(self, tp: Key, epoch: int) -> int:
         """The end of what may have been returned of this epoch: the high watermark of any leader that can have it."""

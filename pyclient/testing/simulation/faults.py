@@ -36,6 +36,8 @@ REFUSALS: Final = (
     (Api.INIT_PRODUCER_ID, 14), (Api.FIND_COORDINATOR, 15), (Api.OFFSET_FETCH, 14), (Api.OFFSET_COMMIT, 16),
 )
 """What brokers say when they cannot now, and a client may ask again: API and error code."""
+LOADING: Final = 14
+"""COORDINATOR_LOAD_IN_PROGRESS."""
 MEMBERSHIP_REFUSALS: Final = (
     (Api.JOIN_GROUP, 25), (Api.JOIN_GROUP, 14), (Api.JOIN_GROUP, 16), (Api.JOIN_GROUP, 81), (Api.JOIN_GROUP, 30), (Api.JOIN_GROUP, -1),
     (Api.SYNC_GROUP, 25), (Api.SYNC_GROUP, 22), (Api.SYNC_GROUP, 27), (Api.SYNC_GROUP, 16), (Api.SYNC_GROUP, 30),
@@ -234,13 +236,18 @@ def membership_refusal(strike: Strike) -> None:
 
 
 def member_expiry(strike: Strike) -> None:
-    """A coordinator expires a member that is alive, as if its session had timed out; the group goes on without it."""
+    """A coordinator expires a member that is alive, as if its session had timed out; the group goes on without it.
+
+    Half of the time commits are answered with a retriable error meanwhile, so that one may outlive its assignment.
+    """
     kafka = strike.world.kafka
     group = kafka.part(Coordinator).groups.get(strike.choose(strike.world.groups) or "")
     member = None if group is None else strike.choose(sorted(group.members))
     if group is not None and member is not None:
         view.expire(kafka, group.id, member)
         strike.hit(f"member {member} of {group.id} is given up")
+        if strike.digit(2):
+            _refuse(strike, Api.OFFSET_COMMIT, LOADING, times=None, broker=None)
 
 
 def rejection(strike: Strike) -> None:
@@ -385,7 +392,8 @@ def _meddle(strike: Strike, what: str, decide: Callable[[Request], Verdict | Non
 
 def _is_in(world: World, client: str | None) -> bool:
     """Whether a client has a connection on which it was accepted: it may not be one of a former life."""
-    return any(link.client_protocol.state in (State.READY, State.REAUTHENTICATING) for link in world.network.of_client(client or "") if not link.frozen)
+    connections = [link.client_protocol for link in world.network.of_client(client or "") if not link.frozen]
+    return any(each.state in (State.READY, State.REAUTHENTICATING) for each in connections if each is not None)
 
 
 # --- the machine and its user -----------------------------------------------------------------------------------------

@@ -67,6 +67,13 @@ def only_owners_get_records(judge: Judge, member: Member, record: Record) -> Non
         raise breach(only_owners_get_records, f"{member.name} got offset {record.offset} of {record.topic}-{record.partition}, which it does not have")
 
 
+@holds("delivered", "C01", GROUPS)
+def no_record_of_a_paused_partition_is_returned(judge: Judge, member: Member, record: Record) -> None:
+    """Between `pause` and `resume`, no record of a partition is returned."""
+    if TopicPartition(record.topic, record.partition) in member.consumer.paused():
+        raise breach(no_record_of_a_paused_partition_is_returned, f"{member.name} got offset {record.offset} of {record.topic}-{record.partition}, which it has paused")
+
+
 @holds("delivered", "C21", GROUPS)
 def no_record_of_a_group_is_skipped(judge: Judge, member: Member, record: Record) -> None:
     """Offsets are consecutive. A new owner starts at or before the first unprocessed record, and not before the offset
@@ -101,6 +108,16 @@ def a_committed_offset_never_goes_back(judge: Judge, tp: Key, offset: int) -> No
     facts = _facts(judge)
     if not facts.tainted(tp) and offset < facts.highest.get(tp, -1):
         raise breach(a_committed_offset_never_goes_back, f"offset {offset} of {tp} is committed after {facts.highest[tp]}")
+
+
+@holds("member committed", "C24", GROUPS)
+def a_commit_belongs_to_the_present_assignment(judge: Judge, member: Member, tp: Key, offset: int) -> None:
+    """A partition that went and came back is committed only after its records were returned again."""
+    facts, partition = _facts(judge), TopicPartition(*tp)
+    if partition not in member.owned or partition in member.next or facts.tainted(tp):
+        return
+    if offset > max(member.owned[partition], facts.latest_start[tp]):
+        raise breach(a_commit_belongs_to_the_present_assignment, f"{member.name} commits {offset} of {partition}, of which it has no record since it was assigned")
 
 
 # --- coming to rest ---------------------------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ class GroupRun(Run):
     def _on_event(self, event: str, facts: Mapping[str, Any]) -> None:
         super()._on_event(event, facts)
         if event == "committed":
-            committed(self.judge, self.facts, (facts["topic"], facts["partition"]), facts["offset"])
+            committed(self.judge, self.facts, (facts["topic"], facts["partition"]), facts["offset"], facts["client"])
             self._commits.set()
 
 

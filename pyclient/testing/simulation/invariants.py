@@ -365,6 +365,20 @@ def a_partition_is_fetched_once_at_a_time(judge: Judge, link: Link) -> None:
         raise breach(a_partition_is_fetched_once_at_a_time, f"{link.client} fetches twice: {sorted(map(str, wanted))}")
 
 
+@holds("written", "C13")
+def a_failed_partition_is_not_fetched_before_its_rest_is_over(judge: Judge, link: Link) -> None:
+    """After an error, a partition is fetched again when its back-off is over, or from another position."""
+    rests, now = judge.facts.rests.get(link.client), judge.world.loop.time()
+    if not rests:
+        return
+    fetcher = judge.facts.fetchers[link.client]
+    for tp in fetcher.under_way:
+        generation, until = rests.get(tp, (-1, now))
+        position = fetcher.positions.get(tp)
+        if now < until and position is not None and position.generation == generation:
+            raise breach(a_failed_partition_is_not_fetched_before_its_rest_is_over, f"{link.client} fetches {tp} {until - now:.3f} s before the end of its back-off")
+
+
 @holds("written", "P17")
 def pipelines_are_bounded(judge: Judge, link: Link) -> None:
     """max.in.flight.requests.per.connection for Produce, one Fetch per connection, one Metadata per client."""

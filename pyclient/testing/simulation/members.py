@@ -1,4 +1,4 @@
-"""The members of a simulated group: they poll, commit, stall, die, leave and rejoin; the seed draws their habits."""
+"""The members of a simulated group: they commit, stall, crash, die, leave and rejoin; the seed draws their habits."""
 from __future__ import annotations
 
 import asyncio
@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
-from pyclient.codec.record import Record
 from pyclient.errors import KafkaError
 from pyclient.records import SubscriptionPattern, TopicPartition
 from pyclient.testing.simulation.facts import Key
 from pyclient.testing.simulation.group_facts import GroupFacts, Member
+from pyclient.testing.simulation.handling import CrashedError, Handling
 from pyclient.testing.simulation.invariants import Judge
-from pyclient.testing.simulation.workload import READ_TO_THE_END_S, Plan, observe_metadata
+from pyclient.testing.simulation.workload import READ_TO_THE_END_S, Plan, observe_consumer
 from pyclient.testing.simulation.world import World
 
 GROUP: Final = "group"
@@ -85,6 +85,7 @@ class MemberService:
         """Its listener may raise or be slow."""
         self._commits = self._random.choice((0.1, 0.5, 1.0))
         """The probability of a commit per step, without automatic commits."""
+        self._handling = Handling(world, facts, judge, self._random, lambda: self._faults_are_over, self._inside)
         self._member: Member
 
     # ---- lives -------------------------------------------------------------------------------------------------------
@@ -105,10 +106,7 @@ class MemberService:
 
     def _new_member(self) -> Member:
         consumer = self._world.consumer(self.name, topics=self._topics_or_pattern(), rebalance_listener=self, **self._options)
-        observe_metadata(self.name, consumer._core.metadata, self._judge)
-        self._facts.max_age[self.name] = consumer._core.config.metadata_max_age_ms / 1000
-        self._facts.fetchers[self.name] = consumer._core.fetcher
-        self._facts.views[self.name] = 0
+        observe_consumer(self.name, consumer._core, self._judge)
         return Member(self.name, consumer)
 
     def _topics_or_pattern(self) -> Any:
@@ -128,17 +126,22 @@ class MemberService:
             await consumer._core.close()  # without a LeaveGroup, and nothing is committed
             await consumer._pending_commits.wait()
             return ending
-        with self._inside("close"):
-            try:
-                await consumer.close()
-            except (KafkaError, ListenerFailedError) as error:
-                self._on_error(error)
+        await self._try(lambda: self._leave(ending))
         del self._facts.members[self.name]
         return ending
 
+    async def _leave(self, ending: str) -> None:
+        """Close the consumer, as the end of its ``async with`` does."""
+        crash = CrashedError("on purpose") if ending == "crashes" else None
+        with self._inside("close"):
+            await self._member.consumer.__aexit__(None if crash is None else type(crash), crash, None)
+
     async def _live(self) -> str:
         while not self._facts.finished and self._world.loop.time() < self._facts.settled_again + READ_TO_THE_END_S:
-            await self._step()
+            try:
+                await self._step()
+            except CrashedError:
+                return self._random.choice(("dies", "crashes"))
             if not self._faults_are_over and self._random.random() < self._restless:
                 return self._random.choice(("dies", "leaves"))
             await self._rest()
@@ -161,7 +164,7 @@ class MemberService:
     # ---- steps -------------------------------------------------------------------------------------------------------
 
     async def _step(self) -> None:
-        await self._try(self._poll)
+        await self._try(lambda: self._handling.step(self._member))
         if not self._options["enable_auto_commit"] and (self._faults_are_over or self._random.random() < self._commits):
             await self._try(self._commit)
         if self._member.group.failure is not None or (not self._faults_are_over and self._random.random() < RESUBSCRIBES_SHARE):
@@ -184,24 +187,6 @@ class MemberService:
                     await consumer.unsubscribe()
             finally:
                 consumer.subscribe(self._topics_or_pattern(), rebalance_listener=self)
-
-    async def _poll(self) -> None:
-        with self._inside("poll"):
-            records = await self._member.consumer.poll(self._random.choice((0.0, 0.3, 2.0)))
-        for record in records:
-            self._on_record(record)
-        if self._random.random() < 0.3:
-            await asyncio.sleep(0.01)  # it works on them
-        for record in records:
-            self._facts.process((record.topic, record.partition), record.offset)
-
-    def _on_record(self, record: Record) -> None:
-        member, tp = self._member, TopicPartition(record.topic, record.partition)
-        self._facts.consumed += 1
-        self._facts.second.records += 1
-        self._world.journal.note(self.name, f"got offset {record.offset} of {tp}")
-        self._judge.after("delivered", member, record)
-        member.next[tp] = record.offset + 1
 
     async def _commit(self) -> None:
         with self._inside("commit"):
@@ -274,7 +259,9 @@ class MemberService:
             raise ListenerFailedError("on purpose")
 
 
-def committed(judge: Judge, facts: GroupFacts, tp: Key, offset: int) -> None:
+def committed(judge: Judge, facts: GroupFacts, tp: Key, offset: int, client: str | None) -> None:
     """The group's coordinator has stored an offset."""
     judge.after("group committed", tp, offset)
+    if client in facts.members:
+        judge.after("member committed", facts.members[client], tp, offset)
     facts.highest[tp] = max(offset, facts.highest.get(tp, -1))

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from pyclient.net.connection import Connection
 from pyclient.runtime.transport import Endpoint, SocketOptions, Tls, UsesTls, tls_name
 from pyclient.testing.fake.model.request import Request
 from pyclient.testing.fake.wire import Front
@@ -251,9 +252,10 @@ class Link:
 
     @property
     def client_protocol(self) -> Any:
-        """The client's connection, behind TLS if there is any."""
+        """The client's connection, behind TLS if there is any; None while it only probes what the listener speaks."""
         protocol: Any = self.near.get_protocol()
-        return protocol.app if isinstance(protocol, ClientTls) else protocol
+        app = protocol.app if isinstance(protocol, ClientTls) else protocol
+        return app if isinstance(app, Connection) else None
 
     def __repr__(self) -> str:
         return f"<{self.client} to broker {self.broker}>"

@@ -239,11 +239,13 @@ class Run:
             self.judge.after("turn")
 
     def _on_written(self, link: Link) -> bool:
-        self.judge.after("written", link)
+        if link.client_protocol is not None:
+            self.judge.after("written", link)
         return False
 
     def _on_ended(self, link: Link) -> None:
-        self.judge.after("ended", link)
+        if link.client_protocol is not None:
+            self.judge.after("ended", link)
 
     def _each_second(self) -> None:
         loop, second = self.world.loop, self.facts.second

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any, Final
 
 import attrs
 
+from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.facade import AsyncConsumer
 from pyclient.errors import (
     ClientClosedError, DeliveryError, KafkaError, KafkaTimeoutError, LogTruncationError, NoOffsetForPartitionError, OffsetOutOfRangeError,
@@ -28,6 +29,8 @@ REMEMBERED: Final = 5
 """How many batches of a producer and partition a broker recognizes when they are repeated."""
 NO_POSITION: Final = (NoOffsetForPartitionError, OffsetOutOfRangeError)
 CLOSES_EARLY_SHARE: Final = 0.2
+AWAY_S: Final = (0.0, 1.0, 8.0)
+"""How long a restless consumer is away before it comes back to what it has committed."""
 UNKNOWN_END: Final = 2**63
 """In place of a log end that is not known."""
 READ_TO_THE_END_S: Final = 60.0
@@ -282,6 +285,27 @@ def observe_metadata(name: str, metadata: Any, judge: Judge) -> None:
     metadata._on_update = adopted
 
 
+def observe_consumer(name: str, core: ConsumerCore, judge: Judge) -> None:
+    """Evaluate the invariants of a consumer's views of the cluster and of its fetches."""
+    observe_metadata(name, core.metadata, judge)
+    _observe_rests(core.fetcher._placement, judge.facts.rests[name])
+    judge.facts.max_age[name] = core.config.metadata_max_age_ms / 1000
+    judge.facts.fetchers[name] = core.fetcher
+    judge.facts.views[name] = 0
+
+
+def _observe_rests(placement: Any, rests: dict[TopicPartition, tuple[int, float]]) -> None:
+    """Remember until when each failed partition is not to be fetched."""
+    rest = placement.rest
+    rests.clear()
+
+    def rested(position: Any, now: float) -> None:
+        rest(position, now)
+        rests[position.tp] = position.generation, placement._resting.get(position.tp, now)
+
+    placement.rest = rested
+
+
 def _observe_batches(name: str, sender: Any, judge: Judge) -> None:
     """Evaluate the invariants of each batch that is sent, with its partition's batches in flight."""
     start = sender._start
@@ -309,7 +333,7 @@ class ConsumingService:
         self._partitions = [TopicPartition(topic, each) for topic, count in plan.topics.items() for each in range(count)]
         self._seeks = self._random.choice((0, 1, 3, 6))
         """How many seeks are left; each may repeat everything read so far."""
-        self._restless = self._random.random() < 0.3
+        self._restless = self._random.random() < 0.5
         self._pause = self._random.choice((0.0, 0.2, 0.6))
         self._rack = world.random(f"{self.name} in a rack").choice(("", "", "rack-1", "rack-2", "rack-3"))
         self._leaving = False
@@ -317,11 +341,8 @@ class ConsumingService:
 
     def _made(self) -> AsyncConsumer:
         consumer = self._world.consumer(self.name, group_id=self._group, client_rack=self._rack, **self._options)
-        observe_metadata(self.name, consumer._core.metadata, self._judge)
+        observe_consumer(self.name, consumer._core, self._judge)
         self._facts.resets[self.name] = consumer._core.config.auto_offset_reset
-        self._facts.max_age[self.name] = consumer._core.config.metadata_max_age_ms / 1000
-        self._facts.fetchers[self.name] = consumer._core.fetcher
-        self._facts.views[self.name] = 0
         return consumer
 
     async def run(self, done: asyncio.Event) -> None:
@@ -332,6 +353,7 @@ class ConsumingService:
                 await self._live(done)
             self._world.journal.note(self.name, "closed")
             if not self._leaving:
+                await asyncio.sleep(min(self._random.choice(AWAY_S), max(0.0, self._facts.calm_from - self._world.loop.time())))
                 self._consumer = self._made()
 
     async def _begin(self) -> None:
@@ -356,18 +378,22 @@ class ConsumingService:
                 self._leaving = True
                 until = self._world.loop.time() + READ_TO_THE_END_S
             if not self._leaving and self._world.loop.time() >= leaves_at:
+                await self._try(self._commit)
                 return
-            await self._step()
+            await self._try(self._step)
 
     async def _step(self) -> None:
+        for record in await self._consumer.poll(self._random.choice((0.0, 0.3, 2.0))):
+            self._on_record(record)
+        await self._check_positions()
+        if self._random.random() < 0.1:
+            await self._commit()
+        if not self._leaving and self._jumps(0.02):
+            await self._seek()
+
+    async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
-            for record in await self._consumer.poll(self._random.choice((0.0, 0.3, 2.0))):
-                self._on_record(record)
-            await self._check_positions()
-            if self._random.random() < 0.1:
-                await self._commit()
-            if not self._leaving and self._jumps(0.02):
-                await self._seek()
+            await step()
         except LogTruncationError as error:
             await self._seek_to_the_divergence(error)
         except NO_POSITION as error:

@@ -58,6 +58,18 @@ def test_C13_an_error_that_may_pass_is_tried_again_ever_later_and_not_raised(fet
     assert fetching.fetcher.next_deadline() == fetching.world.now + 1
 
 
+@pytest.mark.parametrize("code", [NOT_LEADER, 56, -1])
+def test_C13_a_new_view_of_the_cluster_does_not_end_the_rest_of_a_failed_partition(fetching: Fetching, code: int) -> None:
+    fetching.reads(A0)
+    gives(fetching.fetches(), {A0: code})
+    for leader in (3, 2):
+        fetching.knows(topic("a", 1, 1, 2), topic("b", leader), nodes=(1, 2, 3, leader + 2))
+        assert fetching.turn() == []
+        assert fetching.fetcher.next_deadline() == fetching.world.now + 1
+    fetching.world.after(1.0)
+    gives(fetching.fetches(), {A0: batch(0)})
+
+
 @pytest.mark.parametrize("code", [NOT_LEADER, 9, 56, FENCED_EPOCH, 78, 3, 100, 103])
 def test_C13_an_error_that_says_the_leader_moved_refreshes_metadata_and_fetches_from_the_new_leader(fetching: Fetching, code: int) -> None:
     fetching.reads(A0)

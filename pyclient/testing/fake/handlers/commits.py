@@ -105,7 +105,7 @@ def _every_partition(kafka: Kafka, request: Request, code: int, group: AnyGroup 
             else:
                 known.append((topic, found, part))
     for topic, found, part in known:
-        answer = code if group is None else _commit(kafka, group, found.name, part)
+        answer = code if group is None else _commit(kafka, group, found.name, part, request)
         yield topic, {"partition_index": part.partition_index, "error_code": answer}
 
 
@@ -114,13 +114,13 @@ def _topics(kafka: Kafka, request: Request) -> Iterator[tuple[Any, Topic | None]
         yield topic, kafka.topics_by_id.get(topic.topic_id) if request.version >= IDS_SINCE else kafka.topics.get(topic.name)
 
 
-def _commit(kafka: Kafka, group: AnyGroup, topic: str, part: Any) -> int:
+def _commit(kafka: Kafka, group: AnyGroup, topic: str, part: Any, request: Request) -> int:
     if _is_too_large(kafka, part):
         return ErrorCode.offset_metadata_too_large
     epoch = getattr(part, "committed_leader_epoch", NOTHING)
     group.offsets[topic, part.partition_index] = Committed(part.committed_offset, epoch, part.committed_metadata or "")
     kafka.report("committed", group=group.id, generation=group.generation, topic=topic, partition=part.partition_index,
-               offset=part.committed_offset, epoch=epoch)
+               offset=part.committed_offset, epoch=epoch, client=request.client_id)
     return 0
 
 

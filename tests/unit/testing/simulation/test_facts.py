@@ -155,3 +155,53 @@ def test_a_reader_may_not_go_on_where_it_stood_in_a_log_that_was_cut_below() -> 
     facts.lead(WHERE, {**entries("abc", 0), **entries("xyz", 1, begin=3)}, start=0, clean=False)
     facts.lead(WHERE, {**entries("a", 0), **entries("xyz", 2, begin=1)}, start=0, clean=False)
     assert points(facts) == [(0, 4), (1, 3), (2, 1)]
+
+
+def a_log_of_two_epochs(*, then: str) -> Facts:
+    """Three records of epoch 0 and five of epoch 1; the next leader has others of epoch 0 instead, and *then* its own."""
+    facts = Facts()
+    facts.append(WHERE, 0, [b"a", b"b", b"c"], 0)
+    facts.append(WHERE, 3, [b"d", b"e", b"f", b"g", b"h"], 1)
+    facts.resumed("reader", WHERE, 8, 1)
+    facts.lead(WHERE, {**entries("abcxyz", 0), **entries(then, 2, begin=6)}, start=0, clean=False)
+    return facts
+
+
+def test_a_reader_that_came_back_cannot_know_where_the_epoch_began_that_it_has_committed() -> None:
+    facts = a_log_of_two_epochs(then="uvw")
+    assert points(facts) == [(0, 8), (1, 3), (1, 4), (1, 5), (1, 6)]
+    read(facts, 6, Entry(b"u", 2))
+    reading = facts.readings["reader", WHERE]
+    assert (reading.next, reading.knows) == (7, 1)
+    assert reading.view == {**entries("abcxyz", 0), 6: Entry(b"u", 2)}
+
+
+def test_a_reader_that_came_back_and_went_back_knows_no_epoch_and_notices_no_further_cut() -> None:
+    facts = a_log_of_two_epochs(then="")
+    facts.moved("reader", WHERE, 8)
+    facts.moved("reader", WHERE, 6)
+    reading = facts.readings["reader", WHERE]
+    assert (reading.next, reading.knows, reading.view) == (6, 1, {})
+    facts.lead(WHERE, {**entries("a", 0), **entries("rstuvwx", 3, begin=1)}, start=0, clean=False)
+    assert points(facts)[-1] == (2, None)
+
+
+def test_a_reader_of_the_whole_log_knows_where_each_epoch_began() -> None:
+    facts = Facts()
+    facts.append(WHERE, 0, [b"a", b"b", b"c"], 0)
+    facts.append(WHERE, 3, [b"d", b"e"], 1)
+    facts.readings["reader", WHERE].begin(0, 0)
+    for offset, entry in {**entries("abc", 0), **entries("de", 1, begin=3)}.items():
+        read(facts, offset, entry)
+    facts.lead(WHERE, entries("abcxyz", 0), start=0, clean=False)
+    assert points(facts) == [(0, 5), (1, 3)]
+
+
+def test_a_reader_that_sought_into_an_epoch_cannot_know_where_it_began() -> None:
+    facts = Facts()
+    facts.append(WHERE, 0, [b"a", b"b", b"c"], 0)
+    facts.append(WHERE, 3, [b"d", b"e", b"f", b"g", b"h"], 1)
+    facts.sought("reader", WHERE, 6)
+    read(facts, 6, Entry(b"g", 1))
+    facts.lead(WHERE, {**entries("abcxy", 0), **entries("uvw", 2, begin=5)}, start=0, clean=False)
+    assert points(facts) == [(0, 7), (1, 3), (1, 4), (1, 5)]

@@ -217,3 +217,17 @@ def test_a_defect_is_an_error_wherever_the_client_logs_it() -> None:
         logging.getLogger("pyclient.consumer.facade").warning("committing failed: %s", IllegalTransitionError("a", "b"))
     assert len(logged) == 1
     assert "is impossible in state" in logged[0]
+
+
+def test_C13_a_failed_partition_that_is_fetched_before_its_rest_is_over_is_a_breach(judge: Judge) -> None:
+    tp = TopicPartition(*WHERE)
+    position = SimpleNamespace(generation=1)
+    judge.facts.fetchers["reader"] = SimpleNamespace(under_way=[tp], positions={tp: position})
+    link = SimpleNamespace(client="reader", client_protocol=SimpleNamespace(_in_flight=[]), silent=(0.0, 0.0))
+    now = judge.world.loop.time()
+    judge.facts.rests["reader"][tp] = 1, now
+    judge.after("written", link)
+    judge.facts.rests["reader"][tp] = 0, now + 1
+    judge.after("written", link)  # it was sought meanwhile
+    judge.facts.rests["reader"][tp] = 1, now + 1
+    assert breach(judge, "written", link) == "C13 a_failed_partition_is_not_fetched_before_its_rest_is_over"

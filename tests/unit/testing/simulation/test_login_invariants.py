@@ -1,6 +1,9 @@
 """The invariants of logins, one by one: each holds while its rule does, and is broken when the rule is."""
 from __future__ import annotations
 
+import asyncio
+import socket
+import ssl
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,13 +12,14 @@ import pytest
 from pyclient.codec.apis import Api
 from pyclient.core.connection import State
 from pyclient.errors import DisconnectError, TokenUnavailableError
+from pyclient.runtime.transport import Endpoint, SocketOptions, Tls
 from pyclient.testing.fake.model.sasl import Phase, Session
 from pyclient.testing.simulation.facts import Facts
 from pyclient.testing.simulation.invariants import InvariantError, Judge
 from pyclient.testing.simulation.login_invariants import RULES_OF_LOGINS
 from pyclient.testing.simulation.protection import FEWEST_FAULTS, LOGS_IN, MOST_FAULTS, SECURED, drawn
 from pyclient.testing.simulation.run import Run
-from pyclient.testing.simulation.world import World
+from pyclient.testing.simulation.world import PORT, World
 
 
 @pytest.fixture
@@ -68,6 +72,23 @@ def test_M11_a_connection_does_not_log_in_twice_within_a_second(judge: Judge) ->
     asked: Any = SimpleNamespace(connection=object(), client_id="a")
     judge.after("login begins", asked)
     assert breach(judge, "login begins", asked) == "logins_of_a_connection_are_spaced"
+
+
+def test_a_probe_of_what_a_listener_speaks_is_no_connection_of_the_client() -> None:
+    run = Run(next(seed for seed in range(1, 100) if (each := drawn(seed)).mechanism is not None and not each.tls), faults=[])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    async def probe() -> None:
+        run._watch()
+        async with asyncio.timeout(5):
+            await run.world.network.of("producer-0").open(
+                Endpoint(socket.AF_INET, ("10.0.0.1", PORT)), asyncio.Protocol, SocketOptions(), Tls(context, "broker-1", 1.0, lambda: None))
+
+    with pytest.raises(OSError, match="reset"):  # the listener has no TLS
+        run.world.run(probe())
+    assert (run.judge.broken, run.world.loop.defects) == (None, [])
+    run.world.close()
 
 
 # ---- which seeds -----------------------------------------------------------------------------------------------------

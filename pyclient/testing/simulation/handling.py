@@ -1,0 +1,152 @@
+"""How a member handles its records: after polls or within iterations; it crashes, breaks off, seeks back and pauses."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from random import Random
+from typing import Any, Final
+
+from pyclient.codec.record import Record
+from pyclient.errors import WakeupError
+from pyclient.records import TopicPartition
+from pyclient.testing.simulation.group_facts import GroupFacts, Member
+from pyclient.testing.simulation.invariants import Judge
+from pyclient.testing.simulation.world import World
+
+ITERATES: Final = (0.0, 0.3, 0.7)
+"""The share of steps that iterate; the others poll."""
+CRASHES: Final = (0.01, 0.03, 0.08)
+"""The probability that a member crashes while it handles what a poll returned; a fifth of it for each iterated record."""
+GIVES_UP_SHARE: Final = 0.1
+"""The probability that a step seeks back to what it has not handled."""
+PAUSES_SHARE: Final = 0.15
+RESUMES_SHARE: Final = 0.5
+WORKS_SHARE: Final = 0.3
+WORK_S: Final = (0.005, 0.01, 0.3, 1.5)
+"""How long a member works on records; long enough for automatic commits to be stored meanwhile."""
+WAITS_S: Final = (0.0, 0.3, 2.0)
+LONGEST_LOOP: Final = (1, 5, 40)
+"""After so many records an iteration is left."""
+
+
+class CrashedError(Exception):
+    """Raised on purpose by the code that handles records."""
+
+
+class Handling:
+    """Handles the records of one member after the other of a service. ``calm()`` is whether nothing may fail any more."""
+
+    def __init__(self, world: World, facts: GroupFacts, judge: Judge, random: Random, calm: Callable[[], bool],
+                 inside: Callable[[str], contextlib.AbstractContextManager[None]]) -> None:
+        self._world, self._facts, self._judge, self._random = world, facts, judge, random
+        self._calm = calm
+        self._inside = inside
+        self._iterates = random.choice(ITERATES)
+        self._crashes = random.choice(CRASHES)
+        self._member: Member
+
+    async def step(self, member: Member) -> None:
+        """Get some records and handle them. Raises CrashedError, and what the consumer raises."""
+        self._member = member
+        self._resume()
+        if self._random.random() < self._iterates:
+            await self._iterate()
+        else:
+            await self._poll()
+        if self._happens(PAUSES_SHARE):
+            self._pause(self._random.choice(sorted(member.consumer.assignment()) or [None]))
+
+    def _happens(self, chance: float) -> bool:
+        return not self._calm() and self._random.random() < chance
+
+    # ---- polls -------------------------------------------------------------------------------------------------------
+
+    async def _poll(self) -> None:
+        with self._inside("poll"):
+            records = list(await self._member.consumer.poll(self._random.choice(WAITS_S)))
+        for record in records:
+            self._on_record(record)
+        handled = self._random.randrange(len(records) + 1) if records and self._is_interrupted() else len(records)
+        await self._handle(records[:handled])
+        if handled < len(records):
+            self._fail(records[handled:])
+
+    def _is_interrupted(self) -> bool:
+        return self._happens(self._crashes + GIVES_UP_SHARE)
+
+    async def _handle(self, records: Sequence[Record]) -> None:
+        at = self._random.randrange(len(records) + 1) if self._random.random() < WORKS_SHARE else None
+        for number, record in enumerate(records):
+            if number == at:
+                await self._work()
+            self._facts.process((record.topic, record.partition), record.offset)
+
+    async def _work(self) -> None:
+        await asyncio.sleep(self._random.choice(WORK_S[:2] if self._calm() else WORK_S))
+
+    def _fail(self, rest: Sequence[Record]) -> None:
+        """The code that handles records fails: it crashes, or seeks back to what it has not handled."""
+        if self._random.random() * (self._crashes + GIVES_UP_SHARE) < self._crashes:
+            raise CrashedError(f"before it has handled {len(rest)} records")
+        for record in reversed(rest):
+            self._seek(record)
+
+    # ---- iterations --------------------------------------------------------------------------------------------------
+
+    async def _iterate(self) -> None:
+        """Iterate until a wakeup, or break off after some records."""
+        wakeup = self._world.loop.call_later(self._random.choice(WAITS_S), self._member.consumer.wakeup)
+        records: Any = aiter(self._member.consumer)
+        try:
+            for _ in range(self._random.choice(LONGEST_LOOP)):
+                await self._handle_next(records)
+        except WakeupError:
+            self._world.journal.note(self._member.name, "is woken up")
+        finally:
+            wakeup.cancel()
+            if self._random.random() < 0.5:
+                await records.aclose()
+
+    async def _handle_next(self, records: AsyncIterator[Record]) -> None:
+        with self._inside("poll"):
+            record = await anext(records)
+        self._on_record(record)
+        if self._happens(self._crashes / 5):
+            raise CrashedError(f"before it has handled offset {record.offset}")
+        if self._random.random() < WORKS_SHARE / 10:
+            await self._work()
+        if self._happens(GIVES_UP_SHARE / 5):
+            self._seek(record)
+            return
+        self._facts.process((record.topic, record.partition), record.offset)
+        if self._happens(PAUSES_SHARE / 5):
+            self._pause(TopicPartition(record.topic, record.partition))
+
+    # ---- on the way --------------------------------------------------------------------------------------------------
+
+    def _on_record(self, record: Record) -> None:
+        member, tp = self._member, TopicPartition(record.topic, record.partition)
+        self._facts.consumed += 1
+        self._facts.second.records += 1
+        self._world.journal.note(member.name, f"got offset {record.offset} of {tp}")
+        self._judge.after("delivered", member, record)
+        member.next[tp] = record.offset + 1
+
+    def _seek(self, record: Record) -> None:
+        """Read on from this record, which was not handled."""
+        tp = TopicPartition(record.topic, record.partition)
+        self._world.journal.note(self._member.name, f"seeks back to {record.offset} of {tp}")
+        self._member.consumer.seek(tp, record.offset)
+        self._member.next[tp] = record.offset
+
+    def _pause(self, tp: TopicPartition | None) -> None:
+        if tp is not None:
+            self._world.journal.note(self._member.name, f"pauses {tp}")
+            self._member.consumer.pause(tp)
+
+    def _resume(self) -> None:
+        paused = sorted(self._member.consumer.paused())
+        if paused and (self._calm() or self._random.random() < RESUMES_SHARE):
+            self._world.journal.note(self._member.name, f"resumes {[str(tp) for tp in paused]}")
+            self._member.consumer.resume(*paused)
