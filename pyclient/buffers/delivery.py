@@ -10,6 +10,7 @@ import logging
 import threading
 
 from pyclient.errors import KafkaTimeoutError, raisable
+from pyclient.foreign_calls import check_on_delivery, no_attribute
 from pyclient.records import RecordMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -316,6 +317,7 @@ class Delivery:
 
     def add_done_callback(self, callback):
         """Call ``callback(self)`` when done: in partition order, on the callback thread (async: the loop)."""
+        check_on_delivery(callback)
         batch: BatchResult = self._batch
         delivery = self
 
@@ -339,6 +341,9 @@ class Delivery:
             batch.observer.dispatch(lambda: listener(metadata, None if error is None else raisable(error)))
 
         batch.when_done(report)
+
+    def __getattr__(self, name):
+        raise no_attribute(self, "delivery", name)
 
     def __await__(self):
         if not self._batch._done:

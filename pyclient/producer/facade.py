@@ -20,6 +20,7 @@ from pyclient.buffers.fast_send import AsyncFastSend, FastSend, async_fast_send,
 from pyclient.codec.arrow_input import Names
 from pyclient.config import ProducerConfig
 from pyclient.errors import ClientClosedError, KafkaError, UnsupportedFeatureError, raisable
+from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.option_types import ProducerOptions
 from pyclient.records import Headers
 from pyclient.producer.bulk import BulkSend
@@ -59,6 +60,7 @@ class _NoTransactions(Facade):
         raise _no_transactions()
 
 
+@answers_foreign_calls("producer")
 class Producer(FastSend, _NoTransactions):
     """Sends records to Kafka; used by any number of threads.
 
@@ -206,6 +208,7 @@ class Producer(FastSend, _NoTransactions):
         return self._core
 
 
+@answers_foreign_calls("producer")
 class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
     """`Producer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 
