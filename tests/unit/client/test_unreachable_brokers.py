@@ -304,7 +304,7 @@ def test_clients_close_quickly_and_cleanly_while_they_connect(kind: Any) -> None
 
 @pytest.mark.parametrize("client", [Producer, Consumer, Admin])
 def test_the_log_says_after_two_seconds_that_no_broker_answers(client: type[Any], caplog: pytest.LogCaptureFixture) -> None:
-    address = unused_address()
+    address = str(unused_address())
     with client(bootstrap_servers=address):
         eventually(lambda: "no broker answered within 2." in caplog.text)
     said = [record for record in caplog.records if "no broker answered" in record.message]
