@@ -14,7 +14,8 @@ class World:
 
     def __init__(self) -> None:
         self.wanting: list[str] = []
-        self.metadata: Any = SimpleNamespace(
+        view: type[Any] = SimpleNamespace
+        self.metadata: Any = view(
             silent_since=None, settled=True, last_error=None, missing=lambda: self.wanting, cluster=SimpleNamespace(topics={}))
         self.causes: dict[str, BaseException] = {}
         self.now = 1000.0
