@@ -284,5 +284,5 @@ def unknown_option(cls: type[Config], key: str) -> UnknownOptionError:
     nearest = tuple(dict.fromkeys(ways[way] for way in alike))
     dotted = "." in key
     shown = [_catalog(cls).options[name].dotted if dotted else name for name in nearest]
-    hint = f"did you mean {' or '.join(shown)}?" if shown else "docs/options.md lists all options"
+    hint = f"did you mean {' or '.join(shown)}?" if shown else f"help('pyclient.option_types.{cls.ROLE.title()}Options') lists all options"
     return UnknownOptionError(f"the {cls.ROLE} has no option {key!r}: {hint}", option=key, nearest=nearest)
