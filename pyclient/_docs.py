@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyclient import errors
+from pyclient._docs_migrating import migrating_page
 from pyclient.config import AdminConfig, ConsumerConfig, Option, ProducerConfig
 from pyclient.config.client import ClientConfig
 from pyclient.config.declaration import Config
@@ -406,6 +407,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "pyclient/option_types.py": option_types,
     "docs/options.md": lambda: wrapped(options_page()),
     "docs/errors.md": lambda: wrapped(errors_page()),
+    "docs/migrating.md": lambda: wrapped(migrating_page()),
     "docs/metrics.md": lambda: wrapped(metrics_page()),
     "docs/partitioners.md": lambda: wrapped(partitioners_page()),
     "docs/assignors.md": lambda: wrapped(assignors_page()),

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from pyclient.foreign_calls import answers_foreign_calls
+
 Header: TypeAlias = tuple[str, bytes | None]
 Headers: TypeAlias = Sequence[Header]
 
@@ -102,13 +104,14 @@ class Node(NamedTuple):
         return f"{self.host}:{self.port} (node {self.id})"
 
 
+@answers_foreign_calls("NewTopic")
 class NewTopic(NamedTuple):
     """A topic to create. -1 partitions or replicas: the broker's default. ``configs`` are topic configs by name."""
 
     name: str
     partitions: int = -1
     replication_factor: int = -1
-    configs: Mapping[str, str] = {}
+    configs: Mapping[str, str | int] = {}
     replica_assignments: Mapping[int, Sequence[int]] = {}
 
 

@@ -14,6 +14,7 @@ from pyclient.core.admin import create_topics_call, delete_topics_call, metadata
 from pyclient.core.cluster import Cluster
 from pyclient.core.acl_errors import error_of
 from pyclient.errors import PartialFailureError, KafkaError, UnknownServerError
+from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.option_types import AdminOptions
 from pyclient.records import ClusterDescription, NewTopic, TopicDescription
 from pyclient.client.core import ClientCore
@@ -25,6 +26,7 @@ INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
 
 
+@answers_foreign_calls("admin")
 class AsyncAdmin(AsyncFacade):
     """Creates, deletes and describes topics, and describes the cluster; for asyncio.
 
@@ -113,6 +115,7 @@ class AsyncAdmin(AsyncFacade):
         return longest if limit is None else min(limit, longest)
 
 
+@answers_foreign_calls("admin")
 class Admin(Facade):
     """Creates, deletes and describes topics, and describes the cluster. As `AsyncAdmin`, but its calls block.
 
@@ -199,9 +202,7 @@ def _new_topic(topic: NewTopic) -> NewTopic:
     _name(topic.name)
     _check_count(topic, "partitions", topic.partitions, INT32_MAX)
     _check_count(topic, "replication_factor", topic.replication_factor, INT16_MAX)
-    for name, value in topic.configs.items():
-        _check_config(topic, name, value)
-    return topic
+    return topic._replace(configs={name: _config_text(topic, name, value) for name, value in topic.configs.items()})
 
 
 def _check_count(topic: NewTopic, what: str, number: object, most: int) -> None:
@@ -209,9 +210,11 @@ def _check_count(topic: NewTopic, what: str, number: object, most: int) -> None:
         raise ValueError(f"{what} of topic {topic.name!r} is {number!r}: expected a number up to {most}, or -1 for the broker's default")
 
 
-def _check_config(topic: NewTopic, name: object, value: object) -> None:
-    if not (isinstance(name, str) and isinstance(value, str)):
-        raise TypeError(f"config {name!r} of topic {topic.name!r} is {value!r}: expected str for name and value")
+def _config_text(topic: NewTopic, name: object, value: object) -> str:
+    """A config's value as brokers read it: ``true`` for True, decimal digits for a number."""
+    if not (isinstance(name, str) and isinstance(value, (str, int))):
+        raise TypeError(f"config {name!r} of topic {topic.name!r} is {value!r}: expected a name as str, and str, int or bool as value")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _raise(requested: Collection[str], errors: Mapping[str, KafkaError | None]) -> None:

@@ -9,8 +9,10 @@ import cython
 import logging
 import threading
 from inspect import CO_COROUTINE
+from types import FunctionType
 
 from pyclient.errors import KafkaTimeoutError, raisable
+from pyclient.foreign_calls import check_on_delivery, no_attribute
 from pyclient.records import RecordMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -283,16 +285,12 @@ class BatchResult:
 
 
 def check_callback(callback):
-    """Raise TypeError unless *callback* is a plain function or another object that can be called.
-
-    The coroutine of an ``async def`` function would never be awaited.
-    """
-    if not callable(callback):
-        raise TypeError(f"a delivery callback must be callable, as in on_delivery=lambda delivery: ...; got {type(callback).__name__} {callback!r}")
-    flags = getattr(getattr(callback, "__code__", None), "co_flags", 0)
-    if flags & CO_COROUTINE:
-        raise TypeError("a delivery callback is a plain function, got an `async def` function, which would never be awaited: "
-                        "start a task in the callback, or `await` the delivery")
+    """Raise TypeError unless *callback* is a plain function, or another object that can be called, of one argument."""
+    if type(callback) is FunctionType:
+        code = callback.__code__
+        if code.co_argcount == 1 and not code.co_flags & CO_COROUTINE:
+            return
+    check_on_delivery(callback)
 
 
 class UserCallback:
@@ -400,6 +398,9 @@ class Delivery:
 
     def __hash__(self):
         return hash((id(self._batch), self._index))
+
+    def __getattr__(self, name):
+        raise no_attribute(self, "delivery", name)
 
     def __await__(self):
         if not self._batch._done:

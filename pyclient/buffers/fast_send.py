@@ -26,6 +26,7 @@ from warnings import warn
 from weakref import ref
 
 from pyclient.errors import AuthenticationError, ClientClosedError, RecordTooLargeError
+from pyclient.foreign_calls import foreign_argument
 
 NOT_SIMPLE = cython.declare(cython.Py_ssize_t, -2)
 STICKY = cython.declare(cython.Py_ssize_t, -1)
@@ -115,6 +116,15 @@ class SendPath:
         return hashed % queues._count
 
 
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _check_foreign(timestamp_ms: object, callback: object) -> cython.int:
+    """Refuse what other clients' ``send`` and ``produce`` take."""
+    if timestamp_ms is not None or callback is not None:
+        raise foreign_argument("producer", "send", "callback" if timestamp_ms is None else "timestamp_ms")
+    return 0
+
+
 @cython.cclass
 class FastSend:
     """Base of a producer whose ``send`` is decorated with `fast_send`; ``_send_path`` None: no fast path."""
@@ -123,11 +133,14 @@ class FastSend:
 def fast_send(method):
     """Decorate the ``send`` of a `FastSend`: compiled code appends simple records, all others call the method.
 
-    A compiled function costs the caller half of an interpreted one. Its signature and docstring are those of *method*.
+    A compiled function costs the caller half of an interpreted one. Its signature and docstring are those of *method*;
+    ``timestamp_ms`` and ``callback`` are other clients' arguments, refused with the line to write.
     """
     def send(self: FastSend, topic: object, value: object = None, key: object = None, *, partition: object = None,
-             timestamp: object = None, headers: object = (), on_delivery: object = None):
+             timestamp: object = None, headers: object = (), on_delivery: object = None,
+             timestamp_ms: object = None, callback: object = None):
         delivery: Delivery = None
+        _check_foreign(timestamp_ms, callback)
         if self._send_path is not None:
             delivery = self._send_path.append(topic, value, key, partition, timestamp, headers, on_delivery)
         if delivery is not None:
@@ -229,9 +242,11 @@ def async_fast_send(method):
     overtakes a record that was sent before it.
     """
     def send(self: AsyncFastSend, topic: object, value: object = None, key: object = None, *, partition: object = None,
-             timestamp: object = None, headers: object = (), on_delivery: object = None):
+             timestamp: object = None, headers: object = (), on_delivery: object = None,
+             timestamp_ms: object = None, callback: object = None):
         completed: CompletedSend
         delivery: Delivery = None
+        _check_foreign(timestamp_ms, callback)
         if self.may_append():
             try:
                 delivery = self._send_path.append(topic, value, key, partition, timestamp, headers, on_delivery)

@@ -19,6 +19,7 @@ from pyclient.codec.batches import RecordBatch
 from pyclient.codec.columns import to_arrow
 from pyclient.codec.record import Record
 from pyclient.errors import CorruptRecordError, raisable
+from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class RecordRun:
         return placed(self.end(), self.batch.leader_epoch)
 
 
+@answers_foreign_calls("records")
 class Records(Sequence[Record]):
     """What one poll returned: sized, iterable, sliceable, by partition, or as Arrow columns without record objects.
 

@@ -16,6 +16,7 @@ from pyclient.core.calls import Call, Calls, Finish
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager, Use
 from pyclient.core.metadata import Metadata
+from pyclient.core.outages import Outages
 from pyclient.core.acl_errors import error_of
 from pyclient.errors import (
     AuthenticationError, BootstrapError, ClientClosedError, ClientForkedError, ConfigurationError, IllegalStateError, KafkaError, MetadataTimeoutError, WrongEventLoopError, error_for,
@@ -53,6 +54,7 @@ class ClientCore:
         self.connections = self._make_connections(self.environment.network())
         self.metadata = self._make_metadata(topics_idle_after, create_topics=create_topics)
         self.metrics.watch(METADATA_AGE, self._metadata_age)
+        self.outages = Outages(config.ROLE, self.metadata, self.connections.failure_report)
         self.calls = Calls(self.metadata, request_timeout=self.request_timeout, backoff=self.backoff)
         self.loop: asyncio.AbstractEventLoop | None = None
         self.closed: KafkaError | None = None
@@ -96,7 +98,7 @@ class ClientCore:
 
     def managers(self) -> Sequence[Manager]:
         """The managers that the driver polls, in this order."""
-        return [self.metadata, self.calls]
+        return [self.metadata, self.calls, self.outages]
 
     async def start(self) -> None:
         """Bind the client to the running loop and start its driver."""

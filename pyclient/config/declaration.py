@@ -14,6 +14,7 @@ import attrs
 
 from pyclient.config.kinds import Kind, holds_pem
 from pyclient.errors import ConfigurationError, UnknownOptionError, UnsupportedFeatureError
+from pyclient.foreign_calls import habit
 from pyclient.foreign_options import settle
 from pyclient.redaction import HIDDEN
 
@@ -163,7 +164,7 @@ class Config:
         if config is not None and not isinstance(config, Mapping):
             raise ConfigurationError(
                 f"expected a mapping of options as first argument, got {type(config).__name__}: pass options by name, as in bootstrap_servers=…"
-                f"{'; subscribe([…]) chooses topics' if cls.ROLE == 'consumer' else ''}")
+                f"{'; ' + habit('topic_first') if cls.ROLE == 'consumer' else ''}")
         values: dict[str, Any] = {**_named(cls, config or {}), **_named(cls, options or {})}
         return cls(**values, given=frozenset(values))
 
@@ -283,5 +284,5 @@ def unknown_option(cls: type[Config], key: str) -> UnknownOptionError:
     nearest = tuple(dict.fromkeys(ways[way] for way in alike))
     dotted = "." in key
     shown = [_catalog(cls).options[name].dotted if dotted else name for name in nearest]
-    hint = f"did you mean {' or '.join(shown)}?" if shown else "docs/options.md lists all options"
+    hint = f"did you mean {' or '.join(shown)}?" if shown else f"help('pyclient.option_types.{cls.ROLE.title()}Options') lists all options"
     return UnknownOptionError(f"the {cls.ROLE} has no option {key!r}: {hint}", option=key, nearest=nearest)

@@ -9,6 +9,7 @@ from typing import Final
 from pyclient.codec.record import Record
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.topic_interest import check_topic_name
+from pyclient.foreign_calls import habit
 from pyclient.records import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 
 MAX_OFFSET: Final = 2**63 - 1
@@ -150,6 +151,8 @@ def as_subscription(given: object, *, internal: bool) -> Subscription:
     names = list(given)
     for name in names:
         check_topic_name(name)
+        if name.startswith("^"):
+            raise ValueError(f"{name!r} is not a topic's name. {habit('caret')}")
     if not names:
         raise ValueError("the list of topics is empty: name at least one, or call unsubscribe()")
     return Subscription(frozenset(names))

@@ -54,6 +54,7 @@ class ConsumerCore(ClientCore):
         """Commits that succeeded, in order; the user's thread takes them from here."""
         self._new_data = asyncio.Event()
         self._unanswered_since: float | None = None
+        self._partitions_lost = False
         self.metrics.watch(FETCH_BUFFERED, lambda: self.buffer.bytes)
         self.metrics.watch(ASSIGNED_PARTITIONS, lambda: len(self.fetcher.positions))
         self.metrics.watch(RECORDS_LAG, self.fetcher.largest_lag)
@@ -257,7 +258,18 @@ class ConsumerCore(ClientCore):
         kept = [tp for tp in change.partitions if tp in group.owned]
         self.fetcher.remove([tp for tp in change.partitions if tp not in group.owned])
         self.fetcher.release(kept, self.clock())
+        self._log_membership(change)
         self.driver.wake()
+
+    def _log_membership(self, change: Change) -> None:
+        """A warning when the member is back after it had lost its partitions; that they were lost is logged there."""
+        if change.kind is ChangeKind.LOST:
+            self._partitions_lost = True
+        elif change.kind is ChangeKind.ASSIGNED:
+            level = logging.WARNING if self._partitions_lost else logging.INFO
+            _log.log(level, "group %r: joined%s; newly assigned: %s", self.config.group_id, " again" if self._partitions_lost else "",
+                     ", ".join(map(str, change.partitions)) or "none")
+            self._partitions_lost = False
 
     def begin_leave(self) -> Change:
         """The member is about to leave: the partitions that it gives up, or has lost already (C26)."""

@@ -19,6 +19,7 @@ from pyclient.consumer.facade_base import CLOSE_TIMEOUT_MS, ConsumerBase, Offset
 from pyclient.consumer.pending_commits import CommitTask, OnCommit
 from pyclient.core.fetching.lookups import EARLIEST, LATEST
 from pyclient.errors import KafkaError, raisable
+from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.option_types import ConsumerOptions
 from pyclient.plugins import AnyAsyncRebalanceListener, AnyRebalanceListener
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, SubscriptionPattern, TopicPartition
@@ -28,6 +29,7 @@ from pyclient.runtime.steps import Step, Steps, await_steps, run_steps
 T = TypeVar("T")
 
 
+@answers_foreign_calls("consumer")
 class Consumer(ConsumerBase):
     """Reads records from Kafka; used by one thread at a time.
 
@@ -296,6 +298,7 @@ class Consumer(ConsumerBase):
         self._portal.stop_after(self._core.close)
 
 
+@answers_foreign_calls("consumer")
 class AsyncConsumer(AsyncFacade, ConsumerBase):
     """`Consumer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 

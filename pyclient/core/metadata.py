@@ -12,7 +12,7 @@ from pyclient.codec.apis import Api, VersionRange
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.cluster import Cluster, Topic
 from pyclient.core.manager import NotSent, Outcome, Ready, Reply, Request, Unknown, Use, earliest
-from pyclient.core.metadata_refresh import RefreshTimer
+from pyclient.core.metadata_refresh import RefreshTimer, State
 from pyclient.core.topic_interest import BY_ID, Scope, TopicInterest, WantedIds
 from pyclient.errors import KafkaError, error_for
 
@@ -41,6 +41,8 @@ class Metadata:
         self._names_next = False  # the last request was about ids: names go first when both are due
         self._no_node = False  # a request is due, but no node is ready: only an event of the network helps
         self._unanswered_since: float | None = None  # a request was due then, and no broker has answered since
+        self.silent_since: float | None = None
+        """The same, but starting over from the bootstrap addresses does not change it."""
 
     # ---- what is wanted ---------------------------------------------------------------------------------------------
 
@@ -83,6 +85,16 @@ class Metadata:
         known = self.cluster.topics.get(topic)
         return known if known is not None and known.partitions else None
 
+    def missing(self) -> list[str]:
+        """The topics in use that cannot be used yet, for a reason that may pass."""
+        view = self.cluster.topics
+        return [name for name in self.interest.used if name not in view or (view[name].error and error_for(view[name].error).retriable)]
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is being waited for: every topic in use is known, and some broker has answered."""
+        return self._refresh.state is State.FRESH and not self.interest.new and self.silent_since is None
+
     def hint(self, cluster: Cluster) -> None:
         """Adopt a view that a leader hint has made (KIP-951)."""
         if cluster is not self.cluster:
@@ -101,6 +113,8 @@ class Metadata:
             return
         if self._unanswered_since is None:
             self._unanswered_since = now
+        if self.silent_since is None:
+            self.silent_since = now
         node = ready.least_loaded(Use.CONTROL)
         if node is None:
             self._no_node = True
@@ -164,7 +178,7 @@ class Metadata:
         self._ids.answered(now)
         match outcome:
             case Reply(message=message) if message.brokers:
-                self._unanswered_since = None
+                self._unanswered_since = self.silent_since = None
                 self._publish(self.cluster.updated(message))
             case NotSent(cause) | Unknown(cause):
                 self.last_error = cause
@@ -172,7 +186,7 @@ class Metadata:
     def _adopt(self, now: float, message: object, *, partial: bool) -> None:
         before, new = self.cluster, self.interest.new
         after = before.updated(message, everything=not partial, but=new)
-        self._unanswered_since = None
+        self._unanswered_since = self.silent_since = None
         self.last_error = None
         if not partial:
             self.adopted_at = now

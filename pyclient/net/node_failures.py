@@ -31,7 +31,8 @@ class NodeFailures:
         """An attempt succeeded."""
         if node.unreachable:
             node.unreachable = False
-            _log.info("connected to %s again after %d failures", node.address, node.reconnects.failures)
+            failures = node.reconnects.failures
+            _log.warning("connected to %s again after %d failure%s", node.address, failures, "" if failures == 1 else "s")
         node.reconnects.succeeded()
         self.by_address.pop(str(node.address), None)
 
@@ -43,7 +44,7 @@ class NodeFailures:
         """An attempt failed; the first failure in a row is logged."""
         self.by_address[str(node.address)] = error
         node.failed(self._clock())
-        _log.log(logging.DEBUG if node.unreachable else logging.INFO, "connecting%s failed (%d in a row): %s",
+        _log.log(logging.DEBUG if node.unreachable else logging.WARNING, "connecting%s failed (%d in a row): %s",
                  "" if str(node.address) in str(error) else f" to {node.address}", node.reconnects.failures, error)
         node.unreachable = True
         self._on_failure(error)

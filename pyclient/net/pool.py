@@ -15,6 +15,7 @@ from pyclient.codec.apis import Api
 from pyclient.core.backoff import ExponentialBackoff
 from pyclient.core.connection import STAGGER, Reconnects, State
 from pyclient.core.manager import NotSent, Request, Use, earliest
+from pyclient.core.outages import Throttling
 from pyclient.errors import AuthenticationError, DisconnectError, KafkaError
 from pyclient.metrics import Metrics
 from pyclient.net.connection import Connection
@@ -66,6 +67,7 @@ class ConnectionPool:
         self._bootstrap = {node.id: self._new_node(node) for node in bootstrap}
         self._closing = ClosingConnections()
         self._metrics = RequestMetrics(metrics, self._connections)
+        self._throttling = Throttling()
         self.failures = NodeFailures(clock, on_failure)
         self._connector = Connector(
             network, options.sockets, options.security, clock=clock, request_timeout=options.request_timeout,
@@ -222,6 +224,8 @@ class ConnectionPool:
     def _on_answer(self, node: NodeConnections, api: Api, latency: float, throttle: float) -> None:
         self.failures.answered(api)
         self._metrics.answered(node.node.id, api, self._clock(), latency, throttle)
+        if throttle:
+            self._throttling.add(str(node.node), throttle, self._clock())
 
     def _on_quiet_response(self) -> None:
         """The connection may be idle from now on."""

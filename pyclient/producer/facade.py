@@ -20,6 +20,7 @@ from pyclient.buffers.fast_send import AsyncFastSend, FastSend, async_fast_send,
 from pyclient.codec.arrow_input import Names
 from pyclient.config import ProducerConfig
 from pyclient.errors import ClientClosedError, KafkaError, KafkaTimeoutError, UnsupportedFeatureError, counted, raisable
+from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.option_types import ProducerOptions
 from pyclient.records import RecordMetadata
 from pyclient.producer.arguments import GivenHeaders
@@ -60,6 +61,7 @@ class _NoTransactions(Facade):
         raise _no_transactions()
 
 
+@answers_foreign_calls("producer")
 class Producer(FastSend, _NoTransactions):
     """Sends records to Kafka; used by any number of threads.
 
@@ -228,6 +230,7 @@ class Producer(FastSend, _NoTransactions):
         return self._core
 
 
+@answers_foreign_calls("producer")
 class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
     """`Producer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 

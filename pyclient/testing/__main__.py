@@ -4,10 +4,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import shutil
 import signal
+import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Final
 
@@ -19,6 +21,9 @@ from pyclient.testing.lockfile import DEFAULT_VERSION, ROOTS
 from pyclient.testing.security import Security
 
 CHECK_EVERY_S: Final = 0.5
+PORT: Final = 9092
+SECURE_PORT: Final = 9093
+LOCALHOST: Final = "127.0.0.1"
 USERS: Final = {"alice": "alice-secret", "bob": "bob-secret"}
 """Of ``--secure``: each may do everything."""
 
@@ -49,6 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     broker.add_argument("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="a topic of the fake; repeatable")
     broker.add_argument("--mode", choices=MODES, default="auto", help="how to run the brokers (auto: the first that works)")
     broker.add_argument("--config", action="append", default=[], metavar="NAME=VALUE", help="a broker setting; repeatable")
+    broker.add_argument("--port", type=int, metavar="N", help=f"of the first broker ({PORT}, with --secure {SECURE_PORT}; another one if that is taken)")
+    broker.add_argument("--ca", metavar="FILE", help="with --secure: also write the authority's certificate to this file")
     broker.add_argument("--secure", action="store_true", help="listeners with TLS and SASL too, and users; their addresses and options are printed")
     broker.set_defaults(command=_serve)
     prepare = commands.add_parser("prepare", help="download Kafka and make the start-up archive, so that tests start fast")
@@ -73,7 +80,7 @@ def _serve_fake(options: argparse.Namespace, config: dict[str, str]) -> None:
     if options.secure:
         raise ValueError("--secure is for real brokers; FakeCluster(tls=..., sasl=...) is secured in a test")
     release = ".".join(options.version.split(".")[:2])
-    with FakeCluster(options.brokers, version=release, config=config) as cluster:
+    with FakeCluster(options.brokers, version=release, config=config, port=_port(options)) as cluster:
         for topic in options.topic:
             name, _, partitions = topic.partition(":")
             cluster.create_topic(name, int(partitions or 1))
@@ -83,10 +90,27 @@ def _serve_fake(options: argparse.Namespace, config: dict[str, str]) -> None:
 
 
 def _announce(what: str, bootstrap_servers: str) -> None:
-    print(f"{what}: ready", file=sys.stderr)
-    print(f'use it: Producer(bootstrap_servers="{bootstrap_servers}"); tests: '
-          f"PYCLIENT_BOOTSTRAP={bootstrap_servers} pytest; Ctrl-C ends it", file=sys.stderr)
+    print(f"{what}: ready; Ctrl-C ends it. In a second terminal, in Python:", file=sys.stderr)
+    print(pasted("kafka", {"bootstrap.servers": bootstrap_servers}), file=sys.stderr)
+    print(f"or in tests: PYCLIENT_BOOTSTRAP={bootstrap_servers} pytest", file=sys.stderr, flush=True)
     print(f"bootstrap.servers={bootstrap_servers}", flush=True)  # last: the reader may end this process at once
+
+
+def pasted(name: str, options: Mapping[str, str]) -> str:
+    """A block of Python to paste: the options, and a producer that uses them."""
+    rows = "".join(f'    "{option}": {value!r},\n'.replace("'", '"') for option, value in options.items())
+    return f"\n{name.upper()} = {{\n{rows}}}\nproducer = Producer({name.upper()})\n"
+
+
+def _port(options: argparse.Namespace) -> int | None:
+    """The wanted port: the one asked for must be free, the usual one only if it is."""
+    if options.port is None:
+        return SECURE_PORT if options.secure else PORT
+    try:
+        socket.create_server((LOCALHOST, options.port)).close()
+    except (OSError, OverflowError) as taken:
+        raise ValueError(f"--port {options.port} cannot be used: {taken}") from None
+    return int(options.port)
 
 
 def _serve_real(options: argparse.Namespace, config: dict[str, str]) -> None:
@@ -94,9 +118,9 @@ def _serve_real(options: argparse.Namespace, config: dict[str, str]) -> None:
         raise ValueError("--topic is for --fake")
     print(f"starting Apache Kafka {options.version} …", file=sys.stderr)
     security = Security(users=USERS, super_users=USERS) if options.secure else None
-    with LocalCluster(options.brokers, mode=options.mode, version=options.version, config=config, security=security) as cluster:
+    with LocalCluster(options.brokers, mode=options.mode, version=options.version, config=config, security=security, port=_port(options)) as cluster:
         if security is not None:
-            _announce_secured(cluster)
+            _announce_secured(cluster, options.ca)
         else:
             _announce(cluster.description, cluster.bootstrap_servers)
         while True:
@@ -104,19 +128,23 @@ def _serve_real(options: argparse.Namespace, config: dict[str, str]) -> None:
             cluster.check_alive()
 
 
-def _announce_secured(cluster: LocalCluster) -> None:
+def _announce_secured(cluster: LocalCluster, ca_file: str | None) -> None:
     """Print the options for one listener last. The passwords are those of generated test users."""
     known = cluster.credentials
+    if ca_file is not None:
+        shutil.copyfile(known.ca.path, ca_file)
     for kind, listener in LISTENERS.items():
         print(f"{kind}: {cluster.bootstrap(kind)} {', '.join(listener.mechanisms)}".rstrip(), file=sys.stderr)
     for user in known.users.values():
         print(f"user {user.name}: password {user.password}, certificate and key in {user.tls.keystore.path}", file=sys.stderr)
     print(f"{cluster.description}: ready; Ctrl-C ends it", file=sys.stderr)
     user = next(iter(known.users.values()))
-    for option, value in {
+    shown = {
         "security.protocol": "SASL_SSL", "ssl.truststore.location": known.ca.path, "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.plain.username": user.name, "sasl.plain.password": user.password, "bootstrap.servers": cluster.bootstrap("SASL_SSL"),
-    }.items():
+    }
+    print(f"In a second terminal, in Python:\n{pasted('secured', shown)}", file=sys.stderr, flush=True)
+    for option, value in shown.items():
         print(f"{option}={value}", flush=True)
 
 

@@ -14,13 +14,16 @@ LOG_TAIL_LINES = 40
 
 
 class Wanted(NamedTuple):
-    """The requested cluster: brokers, Kafka version, broker settings by Kafka's names, start-up timeout, security."""
+    """The requested cluster: brokers, Kafka version, broker settings by Kafka's names, start-up timeout, security, and
+    the port that the first broker takes, if it is free (None: any).
+    """
 
     brokers: int
     version: str
     config: Mapping[str, str]
     startup_timeout_s: float
     security: BrokerSecurity | None = None
+    port: int | None = None
 
 
 class Backend(Protocol):

@@ -45,7 +45,8 @@ class LocalCluster:
     ``{node}`` in a value becomes the broker's id, as in ``broker_rack="rack-{node}"``.
     ``startup_timeout`` is in seconds and does not count the first download of Kafka (55 MB). ``security`` adds
     listeners with TLS and SASL (`bootstrap`), users with `credentials`, and ACLs (`grant`); `bootstrap_servers` stays
-    plaintext.
+    plaintext. The first broker takes *port*, if it is free (with *security* for its listener ``SASL_SSL``); containers
+    choose their own.
 
     Brokers are named by node id, 1 to ``brokers``, as in the cluster's metadata. Not thread-safe.
 
@@ -56,12 +57,12 @@ class LocalCluster:
     """
 
     def __init__(self, brokers: int = 1, *, mode: Mode = "auto", version: str = DEFAULT_VERSION,
-                 config: Config | None = None, startup_timeout: float = 60.0, security: Security | None = None) -> None:
+                 config: Config | None = None, startup_timeout: float = 60.0, security: Security | None = None, port: int | None = None) -> None:
         if not 1 <= brokers <= MOST_BROKERS:
             raise ValueError(f"brokers={brokers} is not between 1 and {MOST_BROKERS}")
         if mode not in MODES:
             raise ValueError(f"mode={mode!r} is unknown: choose one of {', '.join(MODES)}")
-        self._wanted = Wanted(brokers, version, normalized(config or {}), startup_timeout)
+        self._wanted = Wanted(brokers, version, normalized(config or {}), startup_timeout, port=port)
         self._mode: Final = mode
         self._security: Final = security
         self._backend: Backend | None = None

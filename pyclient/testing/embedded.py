@@ -21,7 +21,7 @@ from pyclient.testing.broker_security import INTERNAL, LISTENERS, PLAINTEXT, jav
 from pyclient.testing.common.errors import BrokerStartError, NotControllableError
 from pyclient.testing.jvm import BROKER, FORMATTER, SERVER_HEAP, Jvm, prepare_jvm
 from pyclient.testing.process_guard import ProcessGuard, kill_group, pause
-from pyclient.testing.ports import release_ports, reserve_ports
+from pyclient.testing.ports import release_ports, reserve_port, reserve_ports
 from pyclient.testing.probe import Address, wait_until_ready
 
 HOST: Final = "127.0.0.1"
@@ -259,7 +259,16 @@ class EmbeddedCluster:
     def _drawn(self, directory: Path) -> dict[int, EmbeddedBroker]:
         count, names = self._wanted.brokers, self._listeners()
         ports = iter(reserve_ports(len(names) * count))
-        return {i: EmbeddedBroker(i, directory / f"broker-{i}", {name: next(ports) for name in names}) for i in range(1, count + 1)}
+        drawn = [{name: next(ports) for name in names} for _ in range(count)]
+        self._prefer(drawn[0])
+        return {i: EmbeddedBroker(i, directory / f"broker-{i}", each) for i, each in enumerate(drawn, 1)}
+
+    def _prefer(self, ports: dict[str, int]) -> None:
+        """Give the listener that users are shown the wanted port, if it is free."""
+        wanted, shown = self._wanted.port, PLAINTEXT if self._wanted.security is None else "SASL_SSL"
+        if wanted is not None and reserve_port(wanted):
+            release_ports([ports[shown]])
+            ports[shown] = wanted
 
     def _listeners(self) -> tuple[str, ...]:
         return (PLAINTEXT, CONTROLLER, *((INTERNAL, *LISTENERS) if self._wanted.security is not None else ()))

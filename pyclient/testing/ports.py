@@ -52,6 +52,14 @@ def reserve_ports(count: int, host: str = "127.0.0.1") -> tuple[int, ...]:
             bound.close()
 
 
+def reserve_port(port: int, host: str = "127.0.0.1") -> bool:
+    """Take this very port as `reserve_ports` does, whatever range it is in; False when it is not free."""
+    bound = _take(port, host)
+    if bound is not None:
+        bound.close()
+    return bound is not None
+
+
 def release_ports(ports: Iterable[int]) -> None:
     """Release *ports*. Ports not held here are ignored."""
     with _held_guard:

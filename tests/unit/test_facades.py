@@ -296,7 +296,7 @@ def test_what_is_no_list_of_topics_is_refused_before_it_does_harm(wrong: Any) ->
 @pytest.mark.parametrize(("topic", "wrong"), [
     (NewTopic("t", "3"), "partitions"),  # type: ignore[arg-type]
     (NewTopic("t", 2**31), "partitions"), (NewTopic("t", -2), "partitions"), (NewTopic("t", 1, 2**15), "replication_factor"),
-    (NewTopic("t", 1, 1, {"retention.ms": 1000}), "'retention.ms'"),  # type: ignore[dict-item]
+    (NewTopic("t", 1, 1, {"retention.ms": 1.5}), "'retention.ms'"),  # type: ignore[dict-item]
     (NewTopic(5), "expected a topic name as str, got int: 5"),  # type: ignore[arg-type]
 ])
 def test_a_new_topic_that_cannot_be_sent_is_refused_by_what_is_wrong(topic: NewTopic, wrong: str) -> None:

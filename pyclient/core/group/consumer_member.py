@@ -336,7 +336,7 @@ class ConsumerMember(Membership):
 
     def _lose(self, cause: BaseException) -> None:
         """N07: the group went on without this member. It joins again at once, and its partitions are lost."""
-        _log.info("group %r: member %s joins again: %s", self._options.group_id, self.identity.member_id, cause)
+        _log.warning("group %r: member %s lost its partitions and joins again: %s", self._options.group_id, self.identity.member_id, cause)
         self._advance(Event.LOST)
         self._start_over()
 

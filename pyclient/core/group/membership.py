@@ -48,7 +48,7 @@ class Membership(abc.ABC):
         """Set by the user's thread while it waits in poll."""
         self.polled_at = 0.0
         """Set by the user's thread: when its last poll ended."""
-        self._topics = TopicSubscription(options.group_id, metadata)
+        self._topics = TopicSubscription(metadata)
         self._changes = ChangeQueue()
 
     # ---- the manager ------------------------------------------------------------------------------------------------

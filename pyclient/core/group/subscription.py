@@ -5,7 +5,6 @@ Rule: a subscription is resolved again with every new view, because a pattern ma
 """
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -16,10 +15,9 @@ from pyclient.codec.apis import Api
 from pyclient.core.acl_errors import error_of
 from pyclient.core.cluster import Cluster
 from pyclient.core.metadata import Metadata
-from pyclient.errors import KafkaError, TopicAuthorizationError, UnknownTopicOrPartitionError
+from pyclient.errors import KafkaError, TopicAuthorizationError
 from pyclient.records import SubscriptionPattern
 
-_log = logging.getLogger(__name__)
 PIN: Final = "subscription"
 FORBIDDEN: Final = TopicAuthorizationError.code
 
@@ -55,12 +53,12 @@ class TopicSubscription:
     False while it subscribes to nothing.
     """
 
-    def __init__(self, group_id: str, metadata: Metadata) -> None:
+    def __init__(self, metadata: Metadata) -> None:
         self.subscription = Subscription()
         self.topics: frozenset[str] = frozenset()
         """The topics as last resolved; empty for a pattern that brokers match."""
         self._metadata = metadata
-        self._topic_errors = TopicErrors(group_id)
+        self._topic_errors = TopicErrors()
         self._view = 0
 
     def __bool__(self) -> bool:
@@ -98,14 +96,13 @@ class TopicSubscription:
 class TopicErrors:
     """Errors of subscribed topics; each is reported once, until the topic is readable again (M03)."""
 
-    def __init__(self, group_id: str) -> None:
-        self._group_id = group_id
+    def __init__(self) -> None:
         self._reported: set[str] = set()
 
     def check(self, topics: Iterable[str], cluster: Cluster) -> KafkaError | None:
         """The next error that ``poll`` has to raise because waiting will not cure it.
 
-        A topic that does not exist is only logged: it may be created.
+        A topic that does not exist is only logged, by `pyclient.core.outages`: it may be created.
         """
         for name in sorted(topics):
             topic = cluster.topics.get(name)
@@ -113,11 +110,7 @@ class TopicErrors:
                 self._reported.discard(name)
             elif name not in self._reported:
                 error = error_of(Api.METADATA, topic.error, f"topic {name!r}", topics=[name])
-                if isinstance(error, UnknownTopicOrPartitionError):
-                    self._reported.add(name)
-                    _log.warning("group %r: topic %r does not exist (yet): create it, or check its name; it is read as soon as it exists",
-                                 self._group_id, name)
-                elif not error.retriable:
+                if not error.retriable:
                     self._reported.add(name)
                     return error
         return None

@@ -1,6 +1,7 @@
 """`FakeCluster`: the model behind real sockets, for tests of services; used from any thread."""
 from __future__ import annotations
 
+import contextlib
 import functools
 import socket
 import ssl
@@ -30,18 +31,19 @@ class FakeCluster(Controls):
     ``version`` is the emulated release; ``config`` are settings by Kafka's names (see `Settings`); the same ``seed``
     gives the same ids. ``tls`` is a server context (`CertificateAuthority` makes one): the listeners then use TLS.
     ``sasl`` maps users to passwords: every client must then log in (PLAIN, SCRAM, or OAUTHBEARER with unsecured
-    tokens, whose users need not be listed). Use it in a ``with`` or ``async with`` block; methods may be called from
+    tokens, whose users need not be listed). The first broker takes *port*, if it is free. Use it in a ``with`` or ``async with`` block; methods may be called from
     any thread. Broker ids are 1 to *brokers*. Leaving the block raises `FakeClusterError` when the model itself failed.
     """
 
     def __init__(self, brokers: int = 1, *, version: str = NEWEST, config: Mapping[str, object] | None = None, seed: int = 0,
-                 tls: ssl.SSLContext | None = None, sasl: Mapping[str, str] | None = None) -> None:
+                 tls: ssl.SSLContext | None = None, sasl: Mapping[str, str] | None = None, port: int | None = None) -> None:
         if brokers < 1:
             raise ValueError(f"brokers={brokers}: a cluster has at least one")
         if version not in PROFILES:
             raise ConfigurationError(f"version={version!r} is unknown: choose one of {', '.join(PROFILES)}", option="version")
         super().__init__()
         self._count = brokers
+        self._port = port
         self._profile = PROFILES[version]
         self._settings = Settings.parse(config or {})
         self._random = Random(seed)
@@ -81,7 +83,7 @@ class FakeCluster(Controls):
         """
         if self._kafka is not None:
             raise IllegalStateError("this cluster was started before: make another one")
-        sockets = {number: socket.create_server((LOCALHOST, 0)) for number in range(1, self._count + 1)}
+        sockets = {number: _listening(self._port if number == 1 else None) for number in range(1, self._count + 1)}
         nodes = [Broker(number, LOCALHOST, sock.getsockname()[1], rack=self._settings.rack_of(number))
                  for number, sock in sockets.items()]
         self._thread = thread = LoopThread("pyclient-fake-cluster")
@@ -145,3 +147,11 @@ class FakeCluster(Controls):
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _listening(port: int | None) -> socket.socket:
+    """A listening socket on this port if it is free, or else on any."""
+    if port is not None:
+        with contextlib.suppress(OSError):
+            return socket.create_server((LOCALHOST, port))
+    return socket.create_server((LOCALHOST, 0))

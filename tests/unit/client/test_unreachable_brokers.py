@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import socket
@@ -13,6 +14,7 @@ import pytest
 
 from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from pyclient.errors import BootstrapError, KafkaError, KafkaTimeoutError
+from pyclient.testing import FakeCluster
 from tests.addresses import unused_address
 from tests.waiting import eventually
 from tests.unit.net.raw_peers import API_VERSIONS, METADATA, OLD_BROKER, Peer, answer, metadata_v1, request, silence
@@ -295,3 +297,31 @@ def test_clients_close_quickly_and_cleanly_while_they_connect(kind: Any) -> None
 
     with Peer(silence) as peer:
         assert asyncio.run(main(peer.address)) == set()
+
+
+# ---- what an operator reads meanwhile -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer, Admin])
+def test_the_log_says_after_two_seconds_that_no_broker_answers(client: type[Any], caplog: pytest.LogCaptureFixture) -> None:
+    address = str(unused_address())
+    with client(bootstrap_servers=address):
+        eventually(lambda: "no broker answered within 2." in caplog.text)
+    said = [record for record in caplog.records if "no broker answered" in record.message]
+    assert [record.levelname for record in said] == ["WARNING"]
+    assert said[0].message.startswith(f"{client.__name__.lower()}: ")
+    assert f"{address}: Connection refused" in said[0].message
+
+
+def test_the_log_says_after_two_seconds_that_the_topic_of_a_send_does_not_exist(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeCluster(config={"auto.create.topics.enable": "false"}) as cluster:
+        with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            sending = threading.Thread(target=lambda: _send_until_closed(producer))
+            sending.start()
+            eventually(lambda: "topic 'oders' does not exist (yet)" in caplog.text)
+        sending.join()
+
+
+def _send_until_closed(producer: Producer) -> None:
+    with contextlib.suppress(KafkaError):
+        producer.send("oders", b"1")

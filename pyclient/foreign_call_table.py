@@ -1,0 +1,182 @@
+"""The table of other clients' methods, arguments and habits: the line to write here instead.
+
+`foreign_calls` answers mistakes from it, and docs/migrating.md is generated from it. Lines are Python as sync clients
+write it; a test binds each to this client's signatures.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+KAFKA_PYTHON: Final = "kafka-python"
+CONFLUENT: Final = "confluent-kafka"
+AIOKAFKA: Final = "aiokafka"
+CLIENTS: Final = (KAFKA_PYTHON, CONFLUENT, AIOKAFKA)
+
+_K: Final = (KAFKA_PYTHON,)
+_C: Final = (CONFLUENT,)
+_A: Final = (AIOKAFKA,)
+_KA: Final = (KAFKA_PYTHON, AIOKAFKA)
+_KC: Final = (KAFKA_PYTHON, CONFLUENT)
+_S: Final = "it is in seconds"
+
+
+class Method(NamedTuple):
+    """A method or attribute of another client; *here* is the line instead, empty when there is none."""
+
+    owner: str
+    name: str
+    clients: tuple[str, ...]
+    here: str
+    note: str = ""
+
+    @property
+    def there(self) -> str:
+        """How it looks in a program."""
+        return f"{self.owner}.{self.name}"
+
+
+class Argument(NamedTuple):
+    """An argument of another client."""
+
+    owner: str
+    method: str
+    name: str
+    clients: tuple[str, ...]
+    here: str
+    note: str = ""
+
+    @property
+    def call(self) -> str:
+        """The call that it is an argument of."""
+        return self.owner if self.method == "__new__" else f"{self.owner}.{self.method}"
+
+    @property
+    def there(self) -> str:
+        """How it looks in a program."""
+        return f"{self.call}({self.name}=…)"
+
+
+class Habit(NamedTuple):
+    """What no name gives away."""
+
+    name: str
+    there: str
+    clients: tuple[str, ...]
+    here: str
+    note: str = ""
+
+
+_FLUSH: Final = "producer.flush()"
+_TOPICS: Final = "Admin(bootstrap_servers=servers).list_topics()"
+_BATCH: Final = "for record in consumer.poll(timeout=1.0, max_records=500): ..."
+_ONE: Final = "record = next(iter(consumer))"
+_COMMIT: Final = "consumer.commit()"
+_GETS: Final = "delivery.result(timeout=10)"
+_CALLBACK: Final = "delivery.add_done_callback(lambda delivery: print(delivery.exception()))"
+_EVENTS: Final = "consumer.subscribe(topics, rebalance_listener=listener)"
+_LISTENER: Final = "an object with on_partitions_assigned and on_partitions_revoked"
+_NO_POLL: Final = "callbacks run in a thread of the producer, nothing has to be polled"
+
+_METHODS: Final = (
+    # ── producers ──
+    Method("producer", "produce", _C, "producer.send(topic, value, key=key, on_delivery=function)", "it returns a Delivery"),
+    Method("producer", "produce_batch", _C, "producer.send_many(topic, values, keys=keys)"),
+    Method("producer", "poll", _C, _FLUSH, _NO_POLL),
+    Method("producer", "purge", _C, "producer.close(timeout=0)", "it fails what is not sent yet"),
+    Method("producer", "list_topics", _C, _TOPICS),
+    Method("producer", "create_batch", _A, "producer.send_many(topic, values)"),
+    Method("producer", "send_batch", _A, "producer.send_many(topic, values, partition=0)"),
+    Method("producer", "bootstrap_connected", _K, "producer.partitions_for(topic)", "it raises while no broker answers"),
+    Method("producer", "set_sasl_credentials", _C, "Producer(sasl_token_provider=provider)", "or open another producer"),
+    # ── what send returns ──
+    Method("delivery", "get", _K, _GETS),
+    Method("delivery", "value", _K, _GETS),
+    Method("delivery", "add_callback", _K, _CALLBACK),
+    Method("delivery", "add_errback", _K, _CALLBACK),
+    Method("delivery", "add_both", _K, _CALLBACK),
+    Method("delivery", "is_done", _K, "delivery.done()"),
+    Method("delivery", "succeeded", _K, "delivery.exception() is None"),
+    Method("delivery", "failed", _K, "delivery.exception() is not None"),
+    Method("delivery", "retriable", _K, "delivery.exception()", "an error's class has `retriable`"),
+    # ── consumers ──
+    Method("consumer", "getone", _A, _ONE, "async: `async for record in consumer`"),
+    Method("consumer", "getmany", _A, _BATCH),
+    Method("consumer", "consume", _C, _BATCH),
+    Method("consumer", "store_offsets", _C, _COMMIT, "an iteration commits what its body has finished"),
+    Method("consumer", "topics", _KA, _TOPICS),
+    Method("consumer", "list_topics", _C, _TOPICS),
+    Method("consumer", "partitions_for_topic", _KA, "Admin(bootstrap_servers=servers).describe_topics([topic])"),
+    Method("consumer", "highwater", _KA, "consumer.end_offsets([partition])", "or consumer.lag()"),
+    Method("consumer", "last_stable_offset", _A, "consumer.end_offsets([partition])", "with isolation_level=read_committed"),
+    Method("consumer", "get_watermark_offsets", _C, "consumer.beginning_offsets([partition]), consumer.end_offsets([partition])"),
+    Method("consumer", "seek_to_committed", _A, "consumer.seek(partition, consumer.committed([partition])[partition].offset)"),
+    Method("consumer", "unassign", _C, "consumer.assign([])"),
+    Method("consumer", "incremental_assign", _C, "consumer.assign([*consumer.assignment(), partition])"),
+    Method("consumer", "incremental_unassign", _C, "consumer.assign(consumer.assignment() - {partition})"),
+    Method("consumer", "consumer_group_metadata", _C, "consumer.group_metadata()"),
+    Method("consumer", "memberid", _C, "consumer.group_metadata().member_id"),
+    Method("consumer", "bootstrap_connected", _K, "Admin(bootstrap_servers=servers).describe_cluster()", "it raises while no broker answers"),
+    # ── what poll returns ──
+    Method("records", "error", _C, "for record in consumer.poll(timeout=1.0): ...", "poll returns many records, and raises errors"),
+    Method("records", "value", _C, "for record in consumer.poll(timeout=1.0): print(record.value)", "poll returns many records"),
+    Method("records", "key", _C, "for record in consumer.poll(timeout=1.0): print(record.key)", "poll returns many records"),
+    Method("records", "topic", _C, "for record in consumer.poll(timeout=1.0): print(record.topic)", "poll returns many records"),
+    Method("records", "items", _KA, "for partition, part in consumer.poll(timeout=1.0).by_partition(): ..."),
+    Method("records", "values", _KA, "for partition, part in consumer.poll(timeout=1.0).by_partition(): ..."),
+    # ── admin ──
+    Method("admin", "list_consumer_groups", _C, "", "groups come with a later release of Admin"),
+    Method("admin", "list_groups", _KC, "", "groups come with a later release of Admin"),
+    Method("admin", "create_partitions", _KC, "", "it comes with a later release of Admin"),
+    Method("admin", "describe_configs", _KC, "", "it comes with a later release of Admin"),
+    Method("admin", "alter_configs", _KC, "", "it comes with a later release of Admin"),
+    Method("admin", "delete_records", _KC, "", "it comes with a later release of Admin"),
+    Method("admin", "wait_for_topics", _K, "admin.describe_topics([name])"),
+)
+
+_ARGUMENTS: Final = (
+    Argument("producer", "send", "timestamp_ms", _KA, "producer.send(topic, value, timestamp=1_700_000_000_000)", "it is in ms"),
+    Argument("producer", "send", "callback", _C, "producer.send(topic, value, on_delivery=function)", "it is called with the Delivery"),
+    Argument("consumer", "poll", "timeout_ms", _K, "consumer.poll(timeout=1.0)", _S),
+    Argument("consumer", "poll", "update_offsets", _K, "consumer.poll(timeout=1.0)", "seek() back to read records again"),
+    Argument("consumer", "subscribe", "pattern", _KA, 'consumer.subscribe(re.compile("orders-.*"))', "it matches a topic's whole name"),
+    Argument("consumer", "subscribe", "listener", _KA, _EVENTS, _LISTENER),
+    Argument("consumer", "subscribe", "on_assign", _C, _EVENTS, _LISTENER),
+    Argument("consumer", "subscribe", "on_revoke", _C, _EVENTS, _LISTENER),
+    Argument("consumer", "subscribe", "on_lost", _C, _EVENTS, f"{_LISTENER}, and on_partitions_lost"),
+    Argument("consumer", "commit", "timeout_ms", _K, "consumer.commit(timeout=10)", _S),
+    Argument("consumer", "commit", "asynchronous", _C, "consumer.commit_async()", "commit() waits"),
+    Argument("consumer", "commit", "message", _C, "consumer.commit({TopicPartition(record.topic, record.partition): record.offset + 1})"),
+    Argument("consumer", "committed", "partition", _KA, "consumer.committed([partition])[partition]"),
+    Argument("consumer", "committed", "metadata", _K, "consumer.committed([partition])[partition]", "it has offset and metadata"),
+    Argument("consumer", "committed", "timeout_ms", _K, "consumer.committed([partition], timeout=10)", _S),
+    Argument("consumer", "position", "timeout_ms", _K, "consumer.position(partition, timeout=10)", _S),
+    Argument("consumer", "beginning_offsets", "timeout_ms", _K, "consumer.beginning_offsets([partition], timeout=10)", _S),
+    Argument("consumer", "end_offsets", "timeout_ms", _K, "consumer.end_offsets([partition], timeout=10)", _S),
+    Argument("consumer", "offsets_for_times", "timestamps", _KA, "consumer.offsets_for_times({partition: 1_700_000_000_000})"),
+    Argument("consumer", "offsets_for_times", "timeout_ms", _K, "consumer.offsets_for_times({partition: 0}, timeout=10)", _S),
+    Argument("consumer", "close", "timeout_ms", _K, "consumer.close(timeout=10)", _S),
+    Argument("consumer", "close", "autocommit", _K, "consumer.close()", "enable_auto_commit decides"),
+    Argument("admin", "create_topics", "new_topics", _KC, 'admin.create_topics([NewTopic("orders", partitions=6)])'),
+    Argument("admin", "create_topics", "timeout_ms", _K, 'admin.create_topics(["orders"], timeout=10)', _S),
+    Argument("admin", "create_topics", "raise_errors", _K, 'admin.create_topics(["orders"])', "it raises errors"),
+    Argument("admin", "delete_topics", "topics", _KC, 'admin.delete_topics(["orders"])'),
+    Argument("admin", "delete_topics", "timeout_ms", _K, 'admin.delete_topics(["orders"], timeout=10)', _S),
+    Argument("admin", "describe_topics", "topics", _KC, 'admin.describe_topics(["orders"])'),
+    Argument("NewTopic", "__new__", "num_partitions", _KC, 'NewTopic("orders", partitions=6)'),
+    Argument("NewTopic", "__new__", "topic_configs", _K, 'NewTopic("orders", configs={"retention.ms": 3_600_000})'),
+    Argument("NewTopic", "__new__", "config", _C, 'NewTopic("orders", configs={"retention.ms": 3_600_000})'),
+    Argument("NewTopic", "__new__", "topic", _C, 'NewTopic("orders")'),
+    Argument("NewTopic", "__new__", "replica_assignment", _C, 'NewTopic("orders", replica_assignments={0: [1, 2]})'),
+)
+
+_HABITS: Final = (
+    Habit("topic_first", 'Consumer("orders", …)', _KA, 'Consumer(topics=["orders"], bootstrap_servers=servers)'),
+    Habit("err_msg", "a delivery callback (err, msg)", _C, "def on_delivery(delivery): error = delivery.exception()",
+          "the callback gets the Delivery; result() has the offset"),
+    Habit("caret", 'subscribe(["^orders-.*"])', _C, 'consumer.subscribe(re.compile("orders-.*"))', "it matches a topic's whole name"),
+)
+
+METHODS: Final[Mapping[tuple[str, str], Method]] = {(row.owner, row.name): row for row in _METHODS}
+ARGUMENTS: Final[Mapping[tuple[str, str, str], Argument]] = {(row.owner, row.method, row.name): row for row in _ARGUMENTS}
+HABITS: Final[Mapping[str, Habit]] = {row.name: row for row in _HABITS}

@@ -1,0 +1,132 @@
+"""Answers methods and arguments of other clients with the line to write here.
+
+The lines are in `foreign_call_table`. Rule: a name that this client has never gets here, and costs nothing.
+"""
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from types import MethodType
+from typing import Any, Final, NoReturn, TypeVar
+
+from pyclient.foreign_call_table import ARGUMENTS, HABITS, METHODS, Argument, Habit, Method
+
+C = TypeVar("C", bound=type)
+_CALL: Final = re.compile(r"\b(?:producer|consumer|admin)\.(\w+)\(")
+
+
+def no_attribute(thing: object, owner: str, name: str) -> AttributeError:
+    """The error for an attribute that *thing*, in the table called *owner*, does not have."""
+    row, cls = METHODS.get((owner, name)), thing if isinstance(thing, type) else type(thing)
+    text = f"{cls.__name__!r} object has no attribute {name!r}"
+    if row is not None:
+        text += f", which is {_whose(row)}: {written(row, cls)}"
+    return AttributeError(text, name=name, obj=thing)
+
+
+def foreign_argument(owner: str, method: str, argument: str, facade: type = object) -> TypeError:
+    """The error for an argument of the table."""
+    row = ARGUMENTS[owner, method, argument]
+    return TypeError(f"{argument} of {row.call} is {_whose(row)}: {written(row, facade)}")
+
+
+def habit(name: str) -> str:
+    """What is said of a habit of the table."""
+    row = HABITS[name]
+    return f"{row.there} is {_whose(row)}: {written(row)}"
+
+
+def written(row: Method | Argument | Habit, facade: type = object) -> str:
+    """What to write and the note, with ``await`` where *facade*'s methods are awaited."""
+    def awaited(call: re.Match[str]) -> str:
+        return f"await {call[0]}" if inspect.iscoroutinefunction(getattr(facade, call[1], None)) else call[0]
+
+    line = f"write {_CALL.sub(awaited, row.here)}" if row.here else ""
+    return "; ".join(filter(None, [line, row.note]))
+
+
+def _whose(row: Method | Argument | Habit) -> str:
+    return " and ".join(f"{client}'s" for client in row.clients)
+
+
+# ── where the answers are given ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Foreign:
+    """An attribute that a class does not have: reading it raises, so ``hasattr`` is False.
+
+    ``__getattr__`` would do the same, but it slows down every call of the attributes that there are.
+    """
+
+    def __init__(self, owner: str, name: str) -> None:
+        self._owner = owner
+        self._name = name
+
+    def __get__(self, instance: object, cls: type | None = None) -> NoReturn:
+        raise no_attribute(cls if instance is None else instance, self._owner, self._name)
+
+
+def answers_foreign_calls(owner: str) -> Callable[[C], C]:
+    """Decorate a class: its methods refuse arguments of the table, and names of the table raise what to write.
+
+    Methods that the table does not name are left as they are.
+    """
+    def decorate(cls: C) -> C:
+        for method in {row.method for row in ARGUMENTS.values() if row.owner == owner and row.method in vars(cls)} - {"send"}:
+            setattr(cls, method, _refusing(vars(cls)[method], owner, method, cls))
+        for row in METHODS.values():
+            if row.owner == owner and not hasattr(cls, row.name):
+                setattr(cls, row.name, Foreign(owner, row.name))
+        cls.__dir__ = _own_names  # type: ignore[assignment,method-assign]
+        return cls
+
+    return decorate
+
+
+def _own_names(thing: object) -> list[str]:
+    """What completion shows."""
+    return [name for name in object.__dir__(thing) if not isinstance(inspect.getattr_static(type(thing), name, None), Foreign)]
+
+
+def _refusing(call: Callable[..., Any], owner: str, method: str, cls: type) -> Callable[..., Any]:
+    refused = {row.name for row in ARGUMENTS.values() if (row.owner, row.method) == (owner, method)}
+
+    def check(keywords: dict[str, Any]) -> None:
+        found = refused.intersection(keywords)
+        if found:
+            raise foreign_argument(owner, method, min(found), cls)
+
+    @functools.wraps(call)
+    def plain(*args: Any, **keywords: Any) -> Any:
+        if keywords:
+            check(keywords)
+        return call(*args, **keywords)
+
+    @functools.wraps(call)
+    async def coroutine(*args: Any, **keywords: Any) -> Any:
+        if keywords:
+            check(keywords)
+        return await call(*args, **keywords)
+
+    return coroutine if inspect.iscoroutinefunction(call) else plain
+
+
+def check_on_delivery(callback: object) -> None:
+    """Refuse a delivery callback that would raise when it is called: it needs one argument, the Delivery.
+
+    Raises:
+        TypeError: it cannot be called, is an ``async def`` function, or takes confluent-kafka's ``(err, msg)``.
+    """
+    if not callable(callback):
+        raise TypeError(f"a delivery callback must be callable, as in on_delivery=lambda delivery: ...; got {type(callback).__name__} {callback!r}")
+    if inspect.iscoroutinefunction(callback):
+        raise TypeError("a delivery callback is a plain function, got an `async def` function, which would never be awaited: "
+                        "start a task in the callback, or `await` the delivery")
+    code = getattr(callback, "__code__", None)
+    if code is None:
+        return
+    defaults = getattr(callback, "__defaults__", None) or ()
+    if code.co_argcount - isinstance(callback, MethodType) - len(defaults) == 2:
+        raise TypeError(habit("err_msg"))

@@ -1,0 +1,55 @@
+"""Every block of docs/recipes.md runs against the fake cluster as it stands, and its tables are those of the code."""
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from pyclient.testing import FakeCluster
+from tests.distribution import run
+from tests.pages import WRITTEN_ADDRESS, Block, Page, strictly_typed
+
+PAGE: Final = Page("docs/recipes.md")
+BLOCK_S: Final = 120
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with FakeCluster() as cluster:
+        yield cluster.bootstrap_servers
+
+
+@pytest.mark.parametrize("block", PAGE.python, ids=lambda block: block.name)
+def test_the_python_block_runs(block: Block, address: str, installed: Path, tmp_path: Path) -> None:
+    program = tmp_path / "recipe.py"
+    program.write_text(block.text.replace(WRITTEN_ADDRESS, address))
+    run(sys.executable, "-W", "error::ResourceWarning", str(program), cwd=tmp_path, timeout=BLOCK_S, PYTHONPATH=str(installed))
+
+
+@pytest.mark.parametrize("block", PAGE.python, ids=lambda block: block.name)
+def test_the_python_block_passes_strict_mypy(block: Block, tmp_path: Path) -> None:
+    program = tmp_path / "recipe.py"
+    program.write_text(block.text)
+    strictly_typed(program)
+
+
+def test_every_bundled_serializer_is_named() -> None:
+    named = set(re.findall(r"`(\w+)`", PAGE.section("JSON, text and numbers").partition("```")[0]))
+    assert {point.name for point in entry_points(group="pyclient.serializers") if point.value.startswith("pyclient.")} <= named
+
+
+def test_every_logger_of_the_table_is_a_module_or_a_folder_of_modules() -> None:
+    for row in re.findall(r"^\| [A-Z]+ \| (.*?) \|", PAGE.section("Logging"), re.MULTILINE):
+        for name in re.findall(r"`([\w.]+)`", row):
+            importlib.import_module(name)
+
+
+@pytest.mark.parametrize("target", PAGE.links)
+def test_the_link_leads_somewhere(target: str) -> None:
+    assert (PAGE.folder / target).exists()

@@ -1,0 +1,203 @@
+"""Methods, arguments and habits of other clients are answered with the line to write here."""
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import confluent_kafka.admin
+import pytest
+
+from pyclient import Admin, AsyncConsumer, AsyncProducer, Consumer, Delivery, NewTopic, Producer, Records, TopicPartition
+from pyclient.errors import ConfigurationError
+from pyclient.foreign_call_table import AIOKAFKA, ARGUMENTS, CONFLUENT, HABITS, KAFKA_PYTHON, METHODS, Argument, Habit, Method
+from pyclient.testing import FakeCluster
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas by a deprecated function
+    import kafka
+    from kafka.admin import NewTopic as KafkaPythonsTopic
+    from kafka.producer.future import FutureRecordMetadata
+
+OURS = {"producer": Producer, "consumer": Consumer, "admin": Admin, "delivery": Delivery, "records": Records}
+THEIRS: dict[tuple[str, str], type] = {
+    (KAFKA_PYTHON, "producer"): kafka.KafkaProducer, (KAFKA_PYTHON, "consumer"): kafka.KafkaConsumer,
+    (KAFKA_PYTHON, "admin"): kafka.KafkaAdminClient, (KAFKA_PYTHON, "delivery"): FutureRecordMetadata,
+    (KAFKA_PYTHON, "NewTopic"): KafkaPythonsTopic, (KAFKA_PYTHON, "records"): dict, (AIOKAFKA, "records"): dict,
+    (AIOKAFKA, "producer"): aiokafka.AIOKafkaProducer, (AIOKAFKA, "consumer"): aiokafka.AIOKafkaConsumer,
+    (CONFLUENT, "producer"): confluent_kafka.Producer, (CONFLUENT, "consumer"): confluent_kafka.Consumer,
+    (CONFLUENT, "admin"): confluent_kafka.admin.AdminClient, (CONFLUENT, "records"): confluent_kafka.Message,
+    (CONFLUENT, "NewTopic"): confluent_kafka.admin.NewTopic,  # type: ignore[attr-defined]  # it is public
+}
+ROWS: list[Method | Argument | Habit] = [*METHODS.values(), *ARGUMENTS.values(), *HABITS.values()]
+TP = TopicPartition("orders", 0)
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with FakeCluster() as cluster:
+        cluster.create_topic("orders", 1)
+        yield cluster.bootstrap_servers
+
+
+@pytest.fixture
+def producer(servers: str) -> Iterator[Any]:
+    with Producer(bootstrap_servers=servers) as producer:
+        yield producer
+
+
+@pytest.fixture
+def consumer(servers: str) -> Iterator[Any]:
+    with Consumer(bootstrap_servers=servers, group_id="billing") as consumer:
+        yield consumer
+
+
+# ── the table ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.here], ids=lambda row: row.there)
+def test_the_line_to_write_fits_this_client(row: Method | Argument | Habit) -> None:
+    """It is Python, and every call in it can be bound to the signature of the method."""
+    for call in ast.walk(ast.parse(row.here)):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
+            owner = OURS.get(call.func.value.id)
+            if owner is not None:
+                signature = inspect.signature(getattr(owner, call.func.attr))
+                signature.bind(owner, *call.args, **{word.arg: word.value for word in call.keywords if word.arg})
+
+
+@pytest.mark.parametrize("row", METHODS.values(), ids=lambda row: row.there)
+def test_the_method_is_theirs_and_not_ours(row: Method) -> None:
+    assert not hasattr(OURS[row.owner], row.name)
+    assert all(hasattr(THEIRS[client, row.owner], row.name) for client in row.clients)
+
+
+@pytest.mark.parametrize("row", ARGUMENTS.values(), ids=lambda row: row.there)
+def test_the_argument_is_theirs_and_not_ours(row: Argument) -> None:
+    ours = NewTopic if row.owner == "NewTopic" else getattr(OURS[row.owner], row.method)
+    assert row.name not in inspect.signature(ours).parameters
+    for client in row.clients:
+        theirs = THEIRS[client, row.owner]
+        called = theirs if row.method == "__new__" else getattr(theirs, {"send": "produce"}.get(row.method, row.method) if client == CONFLUENT else row.method)
+        if client == CONFLUENT:
+            assert row.name in {"new_topics", "topics"} or row.name in str(called.__doc__)
+        else:
+            assert row.name in inspect.signature(called).parameters
+
+
+# ── methods ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("row", [row for row in METHODS.values() if row.owner in ("producer", "consumer")], ids=lambda row: row.there)
+def test_a_foreign_method_is_answered_with_the_line_to_write(row: Method, producer: Any, consumer: Any) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr({"producer": producer, "consumer": consumer}[row.owner], row.name)
+    assert row.here in str(caught.value)
+    assert all(f"{client}'s" in str(caught.value) for client in row.clients)
+
+
+def test_foreign_names_of_deliveries_and_of_polled_records_are_answered(producer: Any, consumer: Any) -> None:
+    delivery = producer.send("orders", b"paid")
+    with pytest.raises(AttributeError, match=r"kafka-python's: write delivery\.result\(timeout=10\)"):
+        delivery.get(timeout=10)
+    with pytest.raises(AttributeError, match=r"write delivery\.add_done_callback\("):
+        delivery.add_callback(print)
+    nothing: Any = Records()
+    with pytest.raises(AttributeError, match="poll returns many records, and raises errors"):
+        nothing.error()
+
+
+def test_a_name_that_no_client_has_is_answered_as_python_does(producer: Any) -> None:
+    with pytest.raises(AttributeError, match="'Producer' object has no attribute 'sendd'"):
+        producer.sendd("orders", b"paid")
+    with pytest.raises(AttributeError, match="'Delivery' object has no attribute 'nothing'$"):
+        producer.send("orders", b"paid").nothing  # noqa: B018 reading it is the test
+
+
+def test_completion_does_not_show_foreign_names(producer: Any, consumer: Any) -> None:
+    shown = {*dir(producer), *dir(consumer)}
+    assert {"send", "poll"} <= shown
+    assert not shown & {row.name for row in METHODS.values() if row.owner in ("producer", "consumer")} - {"poll"}
+    assert "produce" not in dir(producer)
+
+
+def test_an_async_client_is_answered_with_the_awaited_line(servers: str) -> None:
+    async def main() -> None:
+        consumer: Any = AsyncConsumer(bootstrap_servers=servers)
+        with pytest.raises(AttributeError, match=r"write for record in await consumer\.poll\("):
+            consumer.getmany
+        with pytest.raises(TypeError, match=r"write await consumer\.poll\(timeout=1\.0\)"):
+            await consumer.poll(timeout_ms=100)
+        assert inspect.iscoroutinefunction(AsyncConsumer.poll)
+        async with AsyncProducer(bootstrap_servers=servers) as opened:
+            producer: Any = opened
+            with pytest.raises(TypeError, match="timestamp_ms of producer.send"):
+                await producer.send("orders", b"paid", timestamp_ms=7)
+
+    asyncio.run(main())
+
+
+# ── arguments ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("row", ARGUMENTS.values(), ids=lambda row: row.there)
+def test_a_foreign_argument_is_answered_with_the_line_to_write(row: Argument, producer: Any, consumer: Any, servers: str) -> None:
+    with Admin(bootstrap_servers=servers) as admin:
+        owners: dict[str, Any] = {"producer": producer, "consumer": consumer, "admin": admin}
+        call: Any = NewTopic if row.owner == "NewTopic" else getattr(owners[row.owner], row.method)
+        with pytest.raises(TypeError, match=re.escape(row.here)):
+            call(*(["orders"] if row.method == "send" else []), **{row.name: 100})
+
+
+def test_confluents_callback_is_refused_at_once(producer: Any) -> None:
+    def report(err: object, msg: object) -> None: ...
+
+    class Reports:
+        def report(self, err: object, msg: object) -> None: ...
+
+    for callback in (report, Reports().report, lambda err, msg: None):
+        with pytest.raises(TypeError, match=r"delivery callback \(err, msg\) is confluent-kafka's: write def on_delivery\(delivery\)"):
+            producer.send("orders", b"paid", on_delivery=callback)
+    with pytest.raises(TypeError, match="err, msg"):
+        producer.send("orders", b"paid").add_done_callback(report)
+
+
+def test_callbacks_of_one_argument_are_taken(producer: Any) -> None:
+    seen: list[object] = []
+
+    class Counts:
+        def count(self, delivery: object, extra: int = 1) -> None:
+            seen.append(delivery)
+
+    for callback in (seen.append, Counts().count, lambda *all_of_it: seen.append(all_of_it)):
+        producer.send("orders", b"paid", on_delivery=callback).result(10)
+    producer.close()
+    assert len(seen) == 3
+
+
+# ── habits ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_pattern_in_a_list_of_topics_is_answered_with_the_compiled_one(consumer: Any) -> None:
+    with pytest.raises(ValueError, match=r"confluent-kafka's: write consumer\.subscribe\(re\.compile\("):
+        consumer.subscribe(["^orders-.*"])
+
+
+def test_a_topic_as_first_argument_is_answered_with_topics() -> None:
+    first: Any = "orders"
+    with pytest.raises(ConfigurationError, match=r"write Consumer\(topics=\[\"orders\"\], bootstrap_servers=servers\)"):
+        Consumer(first)
+
+
+def test_numbers_and_truth_values_are_taken_as_topic_configs(servers: str) -> None:
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic("logs", configs={"retention.ms": 3_600_000, "preallocate": True})], validate_only=True)
+        wrong: Any = {"retention.ms": 1.5}
+        with pytest.raises(TypeError, match=r"str, int or bool"):
+            admin.create_topics([NewTopic("logs", configs=wrong)])
