@@ -24,7 +24,7 @@ What is different from all of them:
 """
 NOTES: Final = {
     KAFKA_PYTHON: "`KafkaProducer` is `Producer`, `KafkaConsumer` is `Consumer`, `KafkaAdminClient` is `Admin`.",
-    CONFLUENT: "The configuration may stay a mapping with dotted names: `Producer({\"bootstrap.servers\": ...})`. "
+    CONFLUENT: 'The configuration may stay a mapping with dotted names: `Producer({"bootstrap.servers": ...})`. '
                "A record's `value`, `key`, `topic` and `offset` are attributes, not methods.",
     AIOKAFKA: "`AIOKafkaProducer` is `AsyncProducer`, `AIOKafkaConsumer` is `AsyncConsumer`. Await the calls of the table "
               "that can wait; use `async with`.",

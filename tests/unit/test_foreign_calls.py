@@ -131,7 +131,7 @@ def test_an_async_client_is_answered_with_the_awaited_line(servers: str) -> None
     async def main() -> None:
         consumer: Any = AsyncConsumer(bootstrap_servers=servers)
         with pytest.raises(AttributeError, match=r"write for record in await consumer\.poll\("):
-            consumer.getmany
+            _ = consumer.getmany
         with pytest.raises(TypeError, match=r"write await consumer\.poll\(timeout=1\.0\)"):
             await consumer.poll(timeout_ms=100)
         assert inspect.iscoroutinefunction(AsyncConsumer.poll)
