@@ -30,7 +30,7 @@ T = TypeVar("T")
 Offsets: TypeAlias = Mapping[TopicPartition, int] | Mapping[TopicPartition, OffsetAndMetadata] | Mapping[TopicPartition, int | OffsetAndMetadata] | Record
 SomePartitions: TypeAlias = TopicPartition | Iterable[TopicPartition]
 CLOSE_TIMEOUT_MS: Final = 5_000
-"""Long enough for the last commit and to leave the group; a close whose brokers are gone does not keep its user waiting."""
+"""Long enough for the last commit and to leave the group, when brokers are there; short when they are gone."""
 LONG_POLL: Final = 300
 """A poll of more seconds was probably meant in milliseconds."""
 MIN_WAIT: Final = 0.1
@@ -126,7 +126,7 @@ class ConsumerBase(Facade):
         if limit is not None and LONG_POLL < limit < math.inf and not self._warned_of_long_poll:
             self._warned_of_long_poll = True
             warnings.warn(f"poll({timeout!r}) waits up to {limit:g} s: timeouts are in seconds. If {limit:g} ms are meant, write poll({limit / 1000:g}).",
-                          stacklevel=3)
+                          stacklevel=4)  # this, poll, and what refuses the arguments of other clients around it
         return limit
 
     def _take_at_once(self, limit: int) -> Records:

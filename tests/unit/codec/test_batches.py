@@ -295,10 +295,11 @@ def shown(batch: RecordBatch) -> list[tuple[str, bytes | None]]:
     table = to_arrow([("t", 0, batch, 0, None)])
     table.validate(full=True)
     first, second = batch.records("t", 0)
-    assert first.headers == table.column("headers").to_pylist()[0] == []
+    headers: list[Any] = table.column("headers").to_pylist()
+    assert first.headers == headers[0] == []
     assert (second.timestamp, second.key, second.value, second.offset) == (1001, b"k", b"v", 51)
     assert table.column("value").to_pylist() == [None, b"v"]
-    assert [(pair["key"], pair["value"]) for pair in table.column("headers").to_pylist()[1]] == second.headers
+    assert [(pair["key"], pair["value"]) for pair in headers[1]] == second.headers
     return second.headers
 
 
