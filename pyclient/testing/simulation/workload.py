@@ -293,6 +293,7 @@ def observe_consumer(name: str, core: ConsumerCore, judge: Judge) -> None:
     judge.facts.max_age[name] = core.config.metadata_max_age_ms / 1000
     judge.facts.fetchers[name] = core.fetcher
     judge.facts.views[name] = 0
+    judge.facts.second.starts[name] += 1
 
 
 def _observe_rests(placement: Any, rests: dict[TopicPartition, tuple[int, float]]) -> None:
