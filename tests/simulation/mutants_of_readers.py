@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pyclient.consumer.consumed_positions import ConsumedPositions
 from tests.simulation.mutation import Museum, Target, nothing, returns
 
 MUSEUM: Final = Museum()
@@ -12,6 +13,7 @@ PLACEMENT: Final = "pyclient.core.fetching.placement:Placement"
 RESPONSES: Final = "pyclient.core.fetching.responses:FetchResponses"
 POSITION: Final = "pyclient.core.fetching.positions:Position"
 SESSION: Final = "pyclient.core.fetching.sessions:Session"
+CONSUMED: Final = "pyclient.consumer.consumed_positions:ConsumedPositions"
 METADATA: Final = "pyclient.core.metadata:Metadata"
 CLUSTER: Final = "pyclient.core.cluster"
 
@@ -24,6 +26,9 @@ bug("positions", "no fetch names an epoch", "C11: KIP-320", f"{POSITION}.epoch")
 @bug("positions", "the position moves one offset too far", "Java 15529: position and consumed", f"{POSITION}.read")
 def _(original: Target) -> Target:
     return lambda self, batches, next_offset: original(self, batches, next_offset + 1)
+
+
+bug("positions", "position() is behind what counts as consumed", "Java: position()", f"{CONSUMED}.position")(lambda _original: ConsumedPositions.consumed)
 
 
 @bug("positions", "a position that the log lost is kept", "C10", f"{LOOKUPS}.on_out_of_range")

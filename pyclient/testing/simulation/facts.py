@@ -147,6 +147,8 @@ class Second:
     """Requests about the cluster itself, by client."""
     logins: Counter[str] = attrs.field(factory=Counter)
     """Begun, by client."""
+    starts: Counter[str] = attrs.field(factory=Counter)
+    """How often a client was made, by its name: each instance has connections of its own."""
 
 
 class Facts:

@@ -373,7 +373,7 @@ def token_outage(strike: Strike) -> None:
     """The token service cannot be reached for a while."""
     tokens = strike.world.tokens
     if tokens is not None:
-        tokens.out_of_service(strike.fault.lasts, lambda: strike.hit("a token could not be fetched"))
+        tokens.out_of_service(strike.fault.over - strike.fault.at, lambda: strike.hit("a token could not be fetched"))
 
 
 def _meddle(strike: Strike, what: str, decide: Callable[[Request], Verdict | None]) -> None:

@@ -91,6 +91,15 @@ def no_record_of_a_group_is_skipped(judge: Judge, member: Member, record: Record
         raise breach(no_record_of_a_group_is_skipped, f"{member.name} begins at {record.offset} of {tp}; {member.owned[tp]} was committed before it was assigned")
 
 
+@holds("returned to a member", "C21", GROUPS)
+def the_position_of_a_member_is_behind_what_was_returned(judge: Judge, member: Member, tp: TopicPartition, position: int) -> None:
+    """After a poll, and within an iteration, `position()` is behind the last record; further on where retention has
+    overtaken it."""
+    facts, key, due = _facts(judge), (tp.topic, tp.partition), member.next[tp]
+    if not facts.tainted(key) and position != due and not due < facts.latest_start[key] <= position:
+        raise breach(the_position_of_a_member_is_behind_what_was_returned, f"position() of {member.name} is {position} of {tp}, where {due} comes next")
+
+
 # --- commits ----------------------------------------------------------------------------------------------------------
 
 

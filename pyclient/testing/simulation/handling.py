@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -67,6 +67,7 @@ class Handling:
             records = list(await self._member.consumer.poll(self._random.choice(WAITS_S)))
         for record in records:
             self._on_record(record)
+        self._check_positions({TopicPartition(record.topic, record.partition) for record in records})
         handled = self._random.randrange(len(records) + 1) if records and self._is_interrupted() else len(records)
         await self._handle(records[:handled])
         if handled < len(records):
@@ -112,6 +113,7 @@ class Handling:
         with self._inside("poll"):
             record = await anext(records)
         self._on_record(record)
+        self._check_positions([TopicPartition(record.topic, record.partition)])
         if self._happens(self._crashes / 5):
             raise CrashedError(f"before it has handled offset {record.offset}")
         if self._random.random() < WORKS_SHARE / 10:
@@ -132,6 +134,13 @@ class Handling:
         self._world.journal.note(member.name, f"got offset {record.offset} of {tp}")
         self._judge.after("delivered", member, record)
         member.next[tp] = record.offset + 1
+
+    def _check_positions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Evaluate what `position` returns without waiting."""
+        for tp in sorted(partitions):
+            position = self._member.consumer._consumed_positions.position(tp)
+            if position is not None:
+                self._judge.after("returned to a member", self._member, tp, position)
 
     def _seek(self, record: Record) -> None:
         """Read on from this record, which was not handled."""

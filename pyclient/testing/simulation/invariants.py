@@ -271,6 +271,20 @@ def no_record_is_skipped_or_repeated(judge: Judge, got: Handed) -> None:
         raise breach(no_record_is_skipped_or_repeated, f"{got.reader} got {got.entry.name!r} at {got.tp} offset {got.offset}; {expected} comes next")
 
 
+@holds("returned", "C21")
+def the_position_is_behind_what_was_returned(judge: Judge, reader: str, tp: Key, position: int) -> None:
+    """After a poll, `position()` is behind the last record that it returned; where the log was cut, at the point of
+    divergence; where retention has overtaken it, further on."""
+    reading = judge.facts.readings[reader, tp]
+    places = [at for _, _, at in judge.facts.logs(reading, tp)]
+    if None not in places and not any(_leads_to(position, at or 0, judge.facts.latest_start[tp]) for at in places):
+        raise breach(the_position_is_behind_what_was_returned, f"position() of {reader} is {position} of {tp}; {places} comes next")
+
+
+def _leads_to(position: int, at: int, begin: int) -> bool:
+    return position == at or at < begin <= position
+
+
 @holds("position", "C01")
 def a_position_never_goes_back(judge: Judge, reader: str, tp: Key, before: Reading, position: int) -> None:
     """Except after a seek or a truncation. A consumer that has read nothing cannot know the point of divergence; it

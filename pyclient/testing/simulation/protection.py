@@ -62,7 +62,9 @@ class Security:
     @property
     def login_faults(self) -> Sequence[str]:
         """What can go wrong with its logins, beside all else."""
-        return [kind for kind in sorted(LOGIN_FAULTS) if self.mechanism == BEARER or kind not in TOKEN_FAULTS] if self.mechanism is not None else []
+        if self.mechanism == BEARER:
+            return [*sorted(LOGIN_FAULTS), "token_outage"]  # twice: most of them end before a client asks for a token
+        return sorted(LOGIN_FAULTS - TOKEN_FAULTS) if self.mechanism is not None else []
 
     @property
     def spares(self) -> frozenset[str]:

@@ -18,6 +18,7 @@ from pyclient.producer.facade import AsyncProducer
 from pyclient.buffers.deliveries import NO_PARTITION
 from pyclient.buffers.delivery import Delivery
 from pyclient.buffers.pool import Pool
+from pyclient.buffers.records_view import Records
 from pyclient.codec.record import Record
 from pyclient.records import TopicPartition
 from pyclient.testing.simulation.facts import Entry, Facts, Reading, Sent
@@ -292,6 +293,7 @@ def observe_consumer(name: str, core: ConsumerCore, judge: Judge) -> None:
     judge.facts.max_age[name] = core.config.metadata_max_age_ms / 1000
     judge.facts.fetchers[name] = core.fetcher
     judge.facts.views[name] = 0
+    judge.facts.second.starts[name] += 1
 
 
 def _observe_rests(placement: Any, rests: dict[TopicPartition, tuple[int, float]]) -> None:
@@ -383,8 +385,10 @@ class ConsumingService:
             await self._try(self._step)
 
     async def _step(self) -> None:
-        for record in await self._consumer.poll(self._random.choice((0.0, 0.3, 2.0))):
+        records = await self._consumer.poll(self._random.choice((0.0, 0.3, 2.0)))
+        for record in records:
             self._on_record(record)
+        self._check_position_behind(records)
         await self._check_positions()
         if self._random.random() < 0.1:
             await self._commit()
@@ -418,6 +422,13 @@ class ConsumingService:
         handed = self._facts.handed(self.name, tp, record.offset, Entry(name, record.leader_epoch or 0))
         self._judge.after("consumed", handed)
         self._facts.read(handed)
+
+    def _check_position_behind(self, records: Records) -> None:
+        """Evaluate what `position` returns without waiting, of each partition of a poll's *records*."""
+        for tp in records.partitions():
+            position = self._consumer._consumed_positions.position(tp)
+            if position is not None:
+                self._judge.after("returned", self.name, (tp.topic, tp.partition), position)
 
     async def _check_positions(self) -> None:
         """Evaluate what counts as consumed."""

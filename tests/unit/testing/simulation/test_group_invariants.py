@@ -52,3 +52,13 @@ def test_C24_retention_may_move_an_owner_before_it_has_a_record(judge: Judge) ->
     judge.facts.begin(WHERE, 8)
     judge.after("member committed", member(), WHERE, 8)
     assert breach(judge, "member committed", member(), WHERE, 9) == "a_commit_belongs_to_the_present_assignment"
+
+
+def test_C21_the_position_of_a_member_is_behind_what_it_got(judge: Judge) -> None:
+    owner = member()
+    owner.next[ORDERS] = 7
+    judge.after("returned to a member", owner, ORDERS, 7)
+    assert breach(judge, "returned to a member", owner, ORDERS, 6) == "the_position_of_a_member_is_behind_what_was_returned"
+    assert breach(judge, "returned to a member", owner, ORDERS, 9) == "the_position_of_a_member_is_behind_what_was_returned"
+    judge.facts.begin(WHERE, 9)
+    judge.after("returned to a member", owner, ORDERS, 9)

@@ -154,6 +154,21 @@ def test_C01_who_has_read_nothing_of_a_log_that_was_cut_may_be_reset_to_anywhere
     assert breach(cut, "position", "reader", WHERE, reading, 0) == "C01 a_position_never_goes_back"
 
 
+@pytest.mark.parametrize(("position", "fits"), [(4, True), (2, True), (3, False), (5, False), (0, False)])
+def test_C21_position_is_behind_what_was_returned_or_where_the_logs_part(cut: Judge, position: int, fits: bool) -> None:
+    if fits:
+        cut.after("returned", "reader", WHERE, position)
+    else:
+        assert breach(cut, "returned", "reader", WHERE, position) == "C21 the_position_is_behind_what_was_returned"
+
+
+def test_C21_retention_moves_a_position_on(judge: Judge) -> None:
+    judge.facts.readings["reader", WHERE].begin(4, 0)
+    assert breach(judge, "returned", "reader", WHERE, 6) == "C21 the_position_is_behind_what_was_returned"
+    judge.facts.begin(WHERE, 6)
+    judge.after("returned", "reader", WHERE, 6)
+
+
 def test_C11_a_position_goes_back_to_where_the_logs_part_and_no_further(cut: Judge) -> None:
     reading = cut.facts.readings["reader", WHERE]
     reading.position = 4

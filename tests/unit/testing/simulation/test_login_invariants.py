@@ -16,7 +16,7 @@ from pyclient.runtime.transport import Endpoint, SocketOptions, Tls
 from pyclient.testing.fake.model.sasl import Phase, Session
 from pyclient.testing.simulation.facts import Facts
 from pyclient.testing.simulation.invariants import InvariantError, Judge
-from pyclient.testing.simulation.login_invariants import RULES_OF_LOGINS
+from pyclient.testing.simulation.login_invariants import LOGINS_PER_SECOND, RULES_OF_LOGINS
 from pyclient.testing.simulation.protection import FEWEST_FAULTS, LOGS_IN, MOST_FAULTS, SECURED, drawn
 from pyclient.testing.simulation.run import Run
 from pyclient.testing.simulation.world import PORT, World
@@ -65,6 +65,15 @@ def test_M05_logins_in_a_loop_are_a_breach(judge: Judge) -> None:
     judge.facts.second.logins["a"] = 5
     judge.after("second")
     judge.facts.second.logins["a"] = 50
+    assert breach(judge, "second") == "logins_are_bounded"
+
+
+def test_M05_each_life_of_a_client_logs_in_on_its_own_connections(judge: Judge) -> None:
+    judge.facts.second.logins["a"] = 2 * LOGINS_PER_SECOND
+    assert breach(judge, "second") == "logins_are_bounded"
+    judge.facts.second.starts["a"] = 1  # and one that began before
+    judge.after("second")
+    judge.facts.second.logins["a"] += 1
     assert breach(judge, "second") == "logins_are_bounded"
 
 
