@@ -11,7 +11,7 @@ SHOWN: Final = 3
 
 
 def description(core: ConsumerCore) -> str:
-    """Such as ``of group 'billing': subscribed to orders; 3 partitions assigned, 1 paused; 512 bytes fetched ahead``."""
+    """Such as ``of group 'billing': subscribed to orders; 3 partitions assigned, 1 paused; 512 bytes ahead``."""
     group = f"of group {core.config.group_id!r}" if core.config.group_id else "without a group"
     return f"{group}: {_state(core)}"
 

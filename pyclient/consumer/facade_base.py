@@ -30,7 +30,7 @@ T = TypeVar("T")
 Offsets: TypeAlias = Mapping[TopicPartition, int] | Mapping[TopicPartition, OffsetAndMetadata] | Mapping[TopicPartition, int | OffsetAndMetadata] | Record
 SomePartitions: TypeAlias = TopicPartition | Iterable[TopicPartition]
 CLOSE_TIMEOUT_MS: Final = 5_000
-"""Long enough for the last commit and to leave the group; a close whose brokers are gone does not keep its user waiting."""
+"""Long enough for the last commit and to leave the group; whose brokers are gone does not wait longer for `close`."""
 LONG_POLL: Final = 300
 """A poll of more seconds was probably meant in milliseconds."""
 MIN_WAIT: Final = 0.1
