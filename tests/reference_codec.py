@@ -1,7 +1,8 @@
 """A second reader of record batches, for comparison: slow, in plain Python, one field after the other.
 
-Written from the format (KIP-98, KIP-32 and Kafka's protocol guide), not from `pyclient.codec`, and sharing no code with it, so
-that a mistake must be made twice to go unseen. Only the decompressors are libraries', used in their simplest form.
+Written from the format (KIP-98, KIP-32 and Kafka's protocol guide), not from `pyclient.codec`, and sharing no code
+with it, so that a mistake must be made twice to go unseen. Only the decompressors are libraries', used in their
+simplest form.
 """
 from __future__ import annotations
 

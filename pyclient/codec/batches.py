@@ -4,8 +4,9 @@
 
 Reading has two steps. `read_batches` splits a response and parses the fixed headers, cheap enough for the loop.
 `RecordBatch.open`, in the thread that wants the records, verifies the checksum, then decompresses, then scans every
-record once and checks every length. The old message formats 0 and 1 are first written as format 2. Decoding afterwards repeats no check and cannot fail. Any damage raises
-`CorruptRecordError` and nothing else, before memory is allocated for it.
+record once and checks every length. The old message formats 0 and 1 are first written as format 2. Decoding afterwards
+repeats no check and cannot fail. Any damage raises `CorruptRecordError` and nothing else, before memory is
+allocated for it.
 Knows no positions, transactions or consumers.
 """
 import cython
@@ -75,7 +76,7 @@ class RecordBatch:
 
     @property
     def timestamp_type(self) -> object:
-        """The source of the timestamps: the producer (CREATE_TIME), the broker (LOG_APPEND_TIME), or format 0, without any."""
+        """The source of the timestamps: the producer (CREATE_TIME), a broker (LOG_APPEND_TIME), none (format 0)."""
         return TimestampType(self.stamps)
 
     @property
@@ -167,7 +168,7 @@ class RecordBatch:
             raise self.corrupt(str(error)) from None
 
     def parts(self) -> list:
-        """What can be read of uncompressed old messages, one of which `open` found damaged: those before it, it, the others.
+        """What can be read of uncompressed old messages, one of which `open` found damaged: before it, it, after it.
 
         Every message was a batch of its own then: damage of one is none of the others. Empty for any other batch.
         """

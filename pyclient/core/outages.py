@@ -1,7 +1,7 @@
 """What an operator should read in the log: no broker answers, a topic is missing, a quota is exceeded.
 
-An outage is logged once it has lasted `PATIENCE`, again every `REMINDER`, and when it ends. Knows the view of the cluster;
-knows no sockets: *causes* has the last error of each address.
+An outage is logged once it has lasted `PATIENCE`, again every `REMINDER`, and when it ends. Knows the view of the
+cluster; knows no sockets: *causes* has the last error of each address.
 """
 from __future__ import annotations
 

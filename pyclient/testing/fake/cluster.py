@@ -31,8 +31,9 @@ class FakeCluster(Controls):
     ``version`` is the emulated release; ``config`` are settings by Kafka's names (see `Settings`); the same ``seed``
     gives the same ids. ``tls`` is a server context (`CertificateAuthority` makes one): the listeners then use TLS.
     ``sasl`` maps users to passwords: every client must then log in (PLAIN, SCRAM, or OAUTHBEARER with unsecured
-    tokens, whose users need not be listed). The first broker takes *port*, if it is free. Use it in a ``with`` or ``async with`` block; methods may be called from
-    any thread. Broker ids are 1 to *brokers*. Leaving the block raises `FakeClusterError` when the model itself failed.
+    tokens, whose users need not be listed). The first broker takes *port*, if it is free. Use it in a ``with`` or
+    ``async with`` block; methods may be called from any thread. Broker ids are 1 to *brokers*. Leaving the block raises
+    `FakeClusterError` when the model itself failed.
     """
 
     def __init__(self, brokers: int = 1, *, version: str = NEWEST, config: Mapping[str, object] | None = None, seed: int = 0,

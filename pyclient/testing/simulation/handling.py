@@ -17,7 +17,7 @@ from pyclient.testing.simulation.world import World
 ITERATES: Final = (0.0, 0.3, 0.7)
 """The share of steps that iterate; the others poll."""
 CRASHES: Final = (0.01, 0.03, 0.08)
-"""The probability that a member crashes while it handles what a poll returned; a fifth of it for each iterated record."""
+"""The probability that a member crashes while it handles what a poll returned; a fifth for each iterated record."""
 GIVES_UP_SHARE: Final = 0.1
 """The probability that a step seeks back to what it has not handled."""
 PAUSES_SHARE: Final = 0.15
@@ -35,7 +35,7 @@ class CrashedError(Exception):
 
 
 class Handling:
-    """Handles the records of one member after the other of a service. ``calm()`` is whether nothing may fail any more."""
+    """Handles the records of a service's members, one after the other. ``calm()``: nothing may fail any more."""
 
     def __init__(self, world: World, facts: GroupFacts, judge: Judge, random: Random, calm: Callable[[], bool],
                  inside: Callable[[str], contextlib.AbstractContextManager[None]]) -> None:
