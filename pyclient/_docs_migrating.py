@@ -4,7 +4,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pyclient.foreign_call_table import AIOKAFKA, ARGUMENTS, CLIENTS, CONFLUENT, HABITS, KAFKA_PYTHON, METHODS
+from pyclient.foreign_call_table import (
+    AIOKAFKA,
+    ARGUMENTS,
+    CLIENTS,
+    CONFLUENT,
+    HABITS,
+    KAFKA_PYTHON,
+    METHODS,
+    Argument,
+    Habit,
+    Method,
+)
 
 HEAD: Final = """# Migrating from other clients
 
@@ -42,6 +53,7 @@ def _section(client: str) -> str:
 
 
 def _rows(client: str) -> Iterator[tuple[str, str]]:
-    for row in [*HABITS.values(), *METHODS.values(), *ARGUMENTS.values()]:
+    rows: list[Habit | Method | Argument] = [*HABITS.values(), *METHODS.values(), *ARGUMENTS.values()]
+    for row in rows:
         if client in row.clients:
             yield row.there, "; ".join(filter(None, [f"`{row.here}`" if row.here else "", row.note]))

@@ -495,16 +495,16 @@ def test_positions_through_a_selected_record_move_over_what_lies_between(thin: t
 def test_narrowing_takes_only_what_is_here_and_in_its_order(records: Records, data: st.DataObject) -> None:
     flags = data.draw(st.lists(st.booleans(), min_size=len(records), max_size=len(records)))
     start = data.draw(st.integers(0, 10))
-    for some in (records.select(flags), records[start:], records.select(flags).without([A]), records[:start].joined(records[start:])):  # type: ignore[attr-defined]
-        narrow = records.narrowed(some)  # type: ignore[arg-type]
+    for some in (records.select(flags), records[start:], records.select(flags).without([A]), records[:start].joined(records[start:])):
+        narrow = records.narrowed(some)
         assert list(narrow) == list(some)
         assert narrow.next_offsets() == records.next_offsets()
     if len(records) > 1:
-        for wrong in (records.joined(records), records[1:].joined(records[:1])):  # type: ignore[attr-defined]
+        for wrong in (records.joined(records), records[1:].joined(records[:1])):
             with pytest.raises(ValueError, match="or not in this order"):
                 records.narrowed(wrong)
         with pytest.raises(ValueError, match="has not"):
-            records[1:].narrowed(records)  # type: ignore[attr-defined]
+            records[1:].narrowed(records)
 
 
 def test_narrowing_refuses_what_another_poll_returned() -> None:

@@ -5,6 +5,7 @@ import struct
 import tracemalloc
 from typing import Final
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ def found(data: bytes) -> list[reference_codec.ReferenceMessage]:
     table.validate(full=True)
     rows = [reference_codec.ReferenceMessage(r.offset, r.timestamp, int(r.timestamp_type), r.key, r.value) for r in records]
     assert table.column("offset").to_pylist() == [row.offset for row in rows]
-    assert table.column("timestamp").cast("int64").to_pylist() == [row.timestamp for row in rows]
+    assert table.column("timestamp").cast(pa.int64()).to_pylist() == [row.timestamp for row in rows]
     assert table.column("timestamp_type").to_pylist() == [row.timestamp_type for row in rows]
     assert table.column("key").to_pylist() == [row.key for row in rows]
     assert table.column("value").to_pylist() == [row.value for row in rows]
