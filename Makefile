@@ -60,8 +60,8 @@ proof: setup ## what takes hours: mutants, 2,000 + 1,000 seeds of the simulation
 threads-long: setup ## tests/threads with five hundred seeds; SEEDS=7 runs one again, SEEDS=500:2000 others
 	@PYCLIENT_THREADS_SEEDS=$${SEEDS:-0:500} $(PYTEST) tests/threads $(ARGS)
 
-flaky: setup jars ## run TESTS="file::test ..." TIMES=200 times, JOBS=6 at once; failed runs in build/flaky
-	@$(BIN)/python .ci/flaky.py --times $${TIMES:-200} --jobs $(if $(filter command line environment,$(origin JOBS)),$(JOBS),6) $(ARGS) $(TESTS)
+flaky: setup jars ## run TESTS="file::test ..." TIMES=200 times, JOBS=6 at once, EACH=1 in a process; failed runs in build/flaky
+	@$(BIN)/python .ci/flaky.py --times $${TIMES:-200} --each $${EACH:-1} --jobs $(if $(filter command line environment,$(origin JOBS)),$(JOBS),6) $(ARGS) $(TESTS)
 
 soak: setup ## simulate new seeds until Ctrl-C, past those that break; SEEDS=7 begins there
 	@$(BIN)/python -m pyclient.testing.simulation --soak $(SEEDS) $(ARGS)

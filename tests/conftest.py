@@ -120,6 +120,16 @@ def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 LEFT_OUT: Final = pytest.StashKey[list[str]]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--repeat", type=int, default=1, help="run each test this many times (make flaky EACH=20)")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if (times := metafunc.config.getoption("--repeat")) > 1:
+        metafunc.fixturenames.append("repetition")
+        metafunc.parametrize("repetition", range(times))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "embedded: about the embedded JVM itself; left out when brokers are containers")
     config.addinivalue_line("markers", "containers: needs a Docker engine; all tests under tests/containers do")

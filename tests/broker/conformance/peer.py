@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.messages import decode_response, encode_request
-from tests.broker.conformance.script import Hangup, Plain, Receive, Run, Script, Step, UntilCut
+from tests.broker.conformance.script import Hangup, Plain, Receive, Run, Step, UntilCut
 
 TIMEOUT_S: Final = 10.0
 PREPARATION_S: Final = 20.0
@@ -70,10 +70,10 @@ def plain(value: Any) -> Plain:
     return value
 
 
-def run(script: Script, version: int, address: tuple[str, int], offered: Mapping[Api, VersionRange]) -> list[tuple[Step, int, Plain]]:
+def play(run: Run, address: tuple[str, int], offered: Mapping[Api, VersionRange]) -> list[tuple[Step, int, Plain]]:
     """Play a script; the answers to be compared, each with its step and version."""
     with contextlib.ExitStack() as ends:
-        return list(Player(Run(script, version), address, offered, ends).play())
+        return list(Player(run, address, offered, ends).play())
 
 
 class Player:

@@ -86,15 +86,17 @@ class Script:
 class Run:
     """What one run of a script knows: its names, and the answers so far."""
 
-    def __init__(self, script: Script, version: int) -> None:
+    def __init__(self, script: Script, version: int, turn: int = 0) -> None:
         self.script = script
         self.version = version
+        self.turn = turn
+        """How often the script ran before on these clusters (make flaky EACH=20): later turns have names of their own."""
         self.answers: dict[str, Plain] = {}
         self.began = time.time()
 
     def name(self, text: str) -> str:
         """A unique name; the same on both clusters."""
-        return f"{text}.{self.script.name}.v{self.version}"
+        return f"{text}.{self.script.name}.v{self.version}" + (f".{self.turn}" if self.turn else "")
 
     def resolve(self, value: Value) -> Any:
         """The value with its functions replaced."""

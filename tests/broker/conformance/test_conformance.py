@@ -1,7 +1,10 @@
 """The model answers as a real broker does: the same requests in every version, all fields of the answers compared."""
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 import pytest
@@ -23,7 +26,7 @@ from tests.broker.conformance import (
 )
 from tests.broker.conformance.allowed import ALLOWED, Allowance
 from tests.broker.conformance.comparing import Comparison
-from tests.broker.conformance.peer import offered_by, run
+from tests.broker.conformance.peer import offered_by, play
 from tests.broker.conformance.script import Plain, Run, Script
 
 SCRIPTS: Final = (*scripts_cluster.SCRIPTS, *scripts_produce.SCRIPTS, *scripts_reading.SCRIPTS, *scripts_groups.SCRIPTS,
@@ -61,6 +64,7 @@ class Pair(NamedTuple):
     offered: dict[Api, VersionRange]
     used: set[Allowance]
     in_containers: bool
+    turns: Mapping[tuple[str, int], Iterator[int]]
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +116,7 @@ def paired(brokers: int, config: Mapping[str, object], used: set[Allowance], sec
           FakeCluster(brokers, config=config, sasl=users) as fake):
         address = first_of(real.bootstrap("PLAINTEXT" if security is None else "SASL_PLAINTEXT"))
         offered = {api: PROFILES[NEWEST].apis[api].common(versions) for api, versions in offered_by(address).items()}
-        yield Pair(address, first_of(fake.bootstrap_servers), offered, used, real.kind == "container")
+        yield Pair(address, first_of(fake.bootstrap_servers), offered, used, real.kind == "container", defaultdict(itertools.count))
 
 
 def first_of(bootstrap_servers: str) -> tuple[str, int]:
@@ -123,9 +127,11 @@ def first_of(bootstrap_servers: str) -> tuple[str, int]:
 
 def differences(script: Script, version: int, pair: Pair) -> list[str]:
     """What differs in one case, each line with its step."""
-    comparison = Comparison(pair.used)
-    answers = [run(script, version, address, pair.offered) for address in (pair.real, pair.fake)]
-    mine = Run(script, version).name("")
+    comparison, turn = Comparison(pair.used), next(pair.turns[script.name, version])
+    runs = [Run(script, version, turn) for _ in range(2)]
+    with ThreadPoolExecutor(2) as both:  # a script's waits pass on both sides at once
+        answers = list(both.map(play, runs, (pair.real, pair.fake), (pair.offered, pair.offered)))
+    mine = runs[0].name("")
     return [
         f"step {number} {step.name} ({step.api.title} v{step_version}): {line}"
         for number, ((step, step_version, left), (_, _, right)) in enumerate(zip(*answers, strict=True), 1)
