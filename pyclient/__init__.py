@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from pyclient.buffers.delivery import Delivery
     from pyclient.buffers.records_view import Records
     from pyclient.codec.record import Record
-    from pyclient.consumer.facade import AsyncConsumer, Consumer
+    from pyclient.consumer.async_facade import AsyncConsumer
+    from pyclient.consumer.facade import Consumer
     from pyclient.errors import KafkaError
     from pyclient.producer.facade import AsyncProducer, Producer
     from pyclient.records import (
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "Admin": "pyclient.admin.facade",
     "AsyncAdmin": "pyclient.admin.facade",
-    "AsyncConsumer": "pyclient.consumer.facade",
+    "AsyncConsumer": "pyclient.consumer.async_facade",
     "AsyncProducer": "pyclient.producer.facade",
     "ClusterDescription": "pyclient.records",
     "Consumer": "pyclient.consumer.facade",

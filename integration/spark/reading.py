@@ -16,7 +16,6 @@ from pyclient.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from pyclient.integration.spark.columns import table_for_spark
 from pyclient.integration.spark.offsets import OffsetRange
 from pyclient.integration.spark.options import SourceOptions
-from pyclient.records import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,18 +57,13 @@ def _polled(consumer: Consumer, wanted: OffsetRange, options: SourceOptions) -> 
             continue
         if records:
             yield records
-        reached = _reached(consumer, records, wanted.tp)
+        reached = consumer.position(wanted.tp)  # polls pass over offsets without records, too
         if reached > position:
             position, silent_since = reached, time.monotonic()
         elif time.monotonic() - silent_since > options.poll_timeout:
             raise KafkaTimeoutError(
                 f"no records of {wanted} came for {options.poll_timeout:g} s; position {position}. Is the leader up? Was the log cut "
                 "short? kafkaConsumer.pollTimeoutMs is how long a task waits.", topic_partition=wanted.tp)
-
-
-def _reached(consumer: Consumer, records: Records, tp: TopicPartition) -> int:
-    """The next offset to read: polls pass over offsets without records, too."""
-    return max(consumer.position(tp), records.positions().get(tp, 0))
 
 
 def _after_the_hole(consumer: Consumer, wanted: OffsetRange, position: int, options: SourceOptions, error: OffsetOutOfRangeError) -> int:
@@ -88,6 +82,6 @@ def _after_the_hole(consumer: Consumer, wanted: OffsetRange, position: int, opti
 def _batches(records: Records, wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """*records* as batches, without those behind the range."""
     if records[-1].offset >= wanted.end:
-        records = records.split(bisect.bisect_left(records, wanted.end, key=lambda record: record.offset))[0]
+        records = records[: bisect.bisect_left(records, wanted.end, key=lambda record: record.offset)]
     if records:
         yield from table_for_spark(records, headers=options.include_headers).to_batches()

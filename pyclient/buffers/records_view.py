@@ -103,11 +103,7 @@ class Records(Sequence[Record]):
         return self._count
 
     def __iter__(self) -> Iterator[Record]:
-        return itertools.chain.from_iterable(self.runs())  # in C: no Python frame runs per record
-
-    def runs(self) -> Iterator[Iterator[Record]]:
-        """The same records, those of one batch at a time."""
-        return map(RecordRun.records, self._runs)
+        return itertools.chain.from_iterable(runs_of(self))  # in C: no Python frame runs per record
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -157,43 +153,6 @@ class Records(Sequence[Record]):
         return to_arrow([(run.tp.topic, run.tp.partition, run.batch, run.start, run.stop) for run in self._runs],
                         headers=headers)
 
-    def split(self, count: int) -> tuple[Records, Records]:
-        """The first *count* records and the rest; each with the positions that fit it."""
-        head: list[RecordRun] = []
-        tail = list(self._runs)
-        while tail and count >= len(tail[0]):
-            count -= len(tail[0])
-            head.append(tail.pop(0))
-        if tail and count:
-            first, tail[0] = tail[0].cut(count)
-            head.append(first)
-        later = {run.tp for run in tail}
-        ends = {run.tp: run.behind() for run in head if run.tp in later}
-        done = {tp: position for tp, position in self._positions.items() if tp not in later}
-        rest = {tp: self._positions[tp] for tp in later}
-        return Records(head, {**done, **ends}), Records(tail, rest)
-
-    def through(self, record: Record, *, inclusive: bool) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Positions after everything before *record* in this order, and with *inclusive* after *record* too."""
-        run, place = self._find(record)
-        positions = self.split(place + inclusive)[0].next_offsets()
-        if run is not None and not inclusive:
-            positions[run.tp] = placed(record.offset, run.batch.leader_epoch)
-        return positions
-
-    def after(self, record: Record) -> Records:
-        """The records that come after *record*."""
-        return self.split(self._find(record)[1] + 1)[1]
-
-    def _find(self, record: Record) -> tuple[RecordRun | None, int]:
-        """The run that *record* is in, and its index among all records; if it is not here, None and their number."""
-        count = 0
-        for run in self._runs:
-            if run.holds(record):
-                return run, count + run.batch.index_of(record.offset) - run.start
-            count += len(run)
-        return None, count
-
     # ---- leaving records out ----------------------------------------------------------------------------------------
 
     def filter(self, predicate: Callable[[Record], object]) -> Records:
@@ -219,23 +178,6 @@ class Records(Sequence[Record]):
             raise ValueError(f"the mask has {len(flags)} values, and there are {self._count} records: one for each is needed")
         return self._flagged(flags)
 
-    def narrowed(self, some: Records) -> Records:
-        """The records of *some*, which must be from here and in this order, with all positions from here.
-
-        The others count as read.
-
-        Raises:
-            ValueError: there are others among them.
-        """
-        left = self._runs[::-1]
-        for run in some._runs:
-            while left and not left[-1].has(run):
-                left.pop()
-            if not left:
-                raise ValueError(f"{some!r} has a record of {run.tp} that {self!r} has not, or not in this order")
-            left[-1] = left[-1].cut(run.stop - left[-1].start)[1]
-        return Records(some._runs, self._positions)
-
     def _flagged(self, flags: bytes) -> Records:
         runs: list[RecordRun] = []
         at = 0
@@ -244,36 +186,111 @@ class Records(Sequence[Record]):
             at += len(run)
         return Records(runs, self._positions)
 
-    def without(self, partitions: Iterable[TopicPartition]) -> Records:
-        """The records of the other partitions."""
-        if not self._positions and not self._runs:
-            return self
-        gone = set(partitions)
-        return Records((run for run in self._runs if run.tp not in gone),
-                       {tp: position for tp, position in self._positions.items() if tp not in gone})
-
-    def only(self, partitions: Iterable[TopicPartition]) -> Records:
-        """The records of these partitions."""
-        kept = set(partitions)
-        return self.without(tp for tp in self._positions if tp not in kept)
-
-    def joined(self, others: Records) -> Records:
-        """These records and then *others*."""
-        if not others._positions and not others._runs:
-            return self
-        if not self._positions and not self._runs:
-            return others
-        return Records([*self._runs, *others._runs], {**self._positions, **others._positions})
-
     def _slice(self, index: slice) -> Records:
         """What an index with a step leaves out counts as read."""
         chosen = range(self._count)[index]
         first, last = (min(chosen[0], chosen[-1]), max(chosen[0], chosen[-1])) if chosen else (0, -1)
-        between = self.split(first)[1].split(last + 1 - first)[0]
+        between, _ = split_at(split_at(self, first)[1], last + 1 - first)
         if chosen.step == 1:
             return between
         runs = [run.some(at, at + 1) for run in between._runs for at in range(len(run))]
         return Records(runs[:: chosen.step], between._positions)
+
+
+# --- parts of records, for consumers and interceptors ----------------------------------------------------------------
+
+
+def runs_of(records: Records) -> Iterator[Iterator[Record]]:
+    """The same records, those of one batch at a time."""
+    return map(RecordRun.records, records._runs)
+
+
+def split_at(records: Records, count: int) -> tuple[Records, Records]:
+    """The first *count* records and the rest; each with the positions that fit it."""
+    head: list[RecordRun] = []
+    tail = list(records._runs)
+    while tail and count >= len(tail[0]):
+        count -= len(tail[0])
+        head.append(tail.pop(0))
+    if tail and count:
+        first, tail[0] = tail[0].cut(count)
+        head.append(first)
+    later = {run.tp for run in tail}
+    ends = {run.tp: run.behind() for run in head if run.tp in later}
+    done = {tp: position for tp, position in records._positions.items() if tp not in later}
+    rest = {tp: records._positions[tp] for tp in later}
+    return Records(head, {**done, **ends}), Records(tail, rest)
+
+
+def positions_before(records: Records, record: Record) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Positions after everything that comes before *record* in this order."""
+    run, place = _find(records, record)
+    positions = split_at(records, place)[0].next_offsets()
+    if run is not None:
+        positions[run.tp] = placed(record.offset, run.batch.leader_epoch)
+    return positions
+
+
+def positions_after(records: Records, record: Record) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Positions after *record* and everything that comes before it in this order."""
+    return split_at(records, _find(records, record)[1] + 1)[0].next_offsets()
+
+
+def records_after(records: Records, record: Record) -> Records:
+    """Those that come after *record*."""
+    return split_at(records, _find(records, record)[1] + 1)[1]
+
+
+def _find(records: Records, record: Record) -> tuple[RecordRun | None, int]:
+    """The run that *record* is in, and its index among all records; if it is not here, None and their number."""
+    count = 0
+    for run in records._runs:
+        if run.holds(record):
+            return run, count + run.batch.index_of(record.offset) - run.start
+        count += len(run)
+    return None, count
+
+
+def narrow(records: Records, some: Records) -> Records:
+    """The records of *some*, which must be from *records* and in their order, with all positions of *records*.
+
+    The others count as read.
+
+    Raises:
+        ValueError: there are others among them.
+    """
+    left = records._runs[::-1]
+    for run in some._runs:
+        while left and not left[-1].has(run):
+            left.pop()
+        if not left:
+            raise ValueError(f"{some!r} has a record of {run.tp} that {records!r} has not, or not in this order")
+        left[-1] = left[-1].cut(run.stop - left[-1].start)[1]
+    return Records(some._runs, records._positions)
+
+
+def without(records: Records, partitions: Iterable[TopicPartition]) -> Records:
+    """The records of the other partitions."""
+    if not records._positions and not records._runs:
+        return records
+    gone = set(partitions)
+    return Records((run for run in records._runs if run.tp not in gone),
+                   {tp: position for tp, position in records._positions.items() if tp not in gone})
+
+
+def only(records: Records, partitions: Iterable[TopicPartition]) -> Records:
+    """The records of these partitions."""
+    kept = set(partitions)
+    return without(records, (tp for tp in records._positions if tp not in kept))
+
+
+def join(records: Records, others: Records) -> Records:
+    """The records and then *others*."""
+    if not others._positions and not others._runs:
+        return records
+    if not records._positions and not records._runs:
+        return others
+    return Records([*records._runs, *others._runs], {**records._positions, **others._positions})
 
 
 def placed(offset: int, epoch: int) -> OffsetAndMetadata:

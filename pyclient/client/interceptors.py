@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pyclient.buffers.records_view import Records
+from pyclient.buffers.records_view import Records, narrow
 from pyclient.errors import ConfigurationError, KafkaError
 from pyclient.plugin_loading import load_plugin
 from pyclient.plugins import ConsumerInterceptor, ProducerInterceptor, SeesClose
@@ -74,7 +74,7 @@ class ConsumerInterceptors:
             if not isinstance(some, Records):
                 raise TypeError(f"on_consume returned a {type(some).__name__}; it must return Records, such as records.filter(...) or "
                                 "records.select(...) gives")
-            return records.narrowed(some)
+            return narrow(records, some)
         except Exception:  # noqa: BLE001 a user's error must not lose records
             _log.exception("interceptor %s: on_consume raised, or returned other records than it was given; all %d records are returned",
                            _name(interceptor), len(records))

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pyclient.buffers.record_iterator import RecordCursor
-from pyclient.buffers.records_view import Decode, Records, collect
+from pyclient.buffers.records_view import (
+    Decode, Records, collect, join, only, positions_after, positions_before, records_after, runs_of, split_at, without)
 from pyclient.client.interceptors import consumer_interceptors
 from pyclient.codec.record import Record, decoded
 from pyclient.config import ConsumerConfig
@@ -54,11 +55,11 @@ class ConsumedPositions:
         return self._take_leftover_first(limit, self._core.fetcher.paused)
 
     def _take_leftover_first(self, limit: int, paused: frozenset[TopicPartition]) -> Records:
-        leftover = self._leftover.without(paused)
+        leftover = without(self._leftover, paused)
         if leftover:
-            records, later = leftover.split(limit)
+            records, later = split_at(leftover, limit)
             # One statement: no interrupt can come between the two.
-            self._in_transit, self._leftover = records, later.joined(self._leftover.only(paused))
+            self._in_transit, self._leftover = records, join(later, only(self._leftover, paused))
         elif self._interceptors is None and not self._not_intercepted:
             self._in_transit = records = self._collect(limit)
         else:
@@ -69,18 +70,18 @@ class ConsumedPositions:
         return collect(self._core.buffer, limit, self._decode, self._keep)
 
     def _keep(self, records: Records) -> None:
-        self._not_intercepted = self._not_intercepted.joined(records)
+        self._not_intercepted = join(self._not_intercepted, records)
 
     def _intercepted(self, limit: int, paused: frozenset[TopicPartition]) -> Records:
         """What the interceptors leave of the next records.
 
         The records stay in `_not_intercepted` until the interceptors have returned.
         """
-        if not self._not_intercepted.without(paused):
+        if not without(self._not_intercepted, paused):
             self._keep(self._collect(limit))
-        records, later = self._not_intercepted.without(paused).split(limit)
+        records, later = split_at(without(self._not_intercepted, paused), limit)
         shown = records if self._interceptors is None else self._interceptors.on_consume(records)
-        self._in_transit, self._not_intercepted = shown, later.joined(self._not_intercepted.only(paused))
+        self._in_transit, self._not_intercepted = shown, join(later, only(self._not_intercepted, paused))
         return shown
 
     def mark_returned(self, records: Records) -> None:
@@ -91,7 +92,7 @@ class ConsumedPositions:
     def _put_back(self) -> None:
         """The records that an interrupted poll took come first in the next one."""
         if self._in_transit is not None:
-            self._leftover, self._in_transit = self._in_transit.joined(self._leftover), None
+            self._leftover, self._in_transit = join(self._in_transit, self._leftover), None
 
     @property
     def may_drop_records(self) -> bool:
@@ -129,7 +130,7 @@ class ConsumedPositions:
     def begin_iteration(self, records: Records) -> RecordCursor:
         """Iterate over *records*. Positions that moved while it waited are behind them, so they count first."""
         self._consume_returned()
-        self._iterated, self._cursor, self._in_transit = records, (cursor := RecordCursor(records.runs())), None
+        self._iterated, self._cursor, self._in_transit = records, (cursor := RecordCursor(runs_of(records))), None
         return cursor
 
     def _end_iteration(self) -> None:
@@ -154,11 +155,11 @@ class ConsumedPositions:
         rest = self._iterated
         if self.current is not None:
             tp = TopicPartition(self.current.topic, self.current.partition)
-            self._consumed.update(self._iterated.through(self.current, inclusive=False))
-            self._returned[tp] = self._iterated.through(self.current, inclusive=True)[tp]
-            rest = self._iterated.after(self.current)
+            self._consumed.update(positions_before(self._iterated, self.current))
+            self._returned[tp] = positions_after(self._iterated, self.current)[tp]
+            rest = records_after(self._iterated, self.current)
         self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated) - len(rest))
-        self._leftover = rest.joined(self._leftover)
+        self._leftover = join(rest, self._leftover)
         self._end_iteration()
 
     # ---- positions --------------------------------------------------------------------------------------------------
@@ -178,25 +179,25 @@ class ConsumedPositions:
         return None if lost else returned
 
     def _after_returned(self, tp: TopicPartition) -> int | None:
-        inside = {} if self.current is None else self._iterated.through(self.current, inclusive=True)
+        inside = {} if self.current is None else positions_after(self._iterated, self.current)
         position = inside.get(tp) or self._returned.get(tp) or self._consumed.get(tp)
         return None if position is None else position.offset
 
     def _holds(self, tp: TopicPartition) -> bool:
         """Whether records of it were taken from the buffer that the user has not got."""
-        iterated = self._iterated if self.current is None else self._iterated.after(self.current)
+        iterated = self._iterated if self.current is None else records_after(self._iterated, self.current)
         taken = (iterated, self._leftover, self._not_intercepted, self._in_transit)
         return any(tp in records.next_offsets() for records in taken if records)
 
     def consumed(self, tp: TopicPartition) -> int | None:
         """The consumed position; None before anything of the partition was consumed."""
-        inside = {} if self.current is None else self._iterated.through(self.current, inclusive=False)
+        inside = {} if self.current is None else positions_before(self._iterated, self.current)
         position = inside.get(tp) or self._consumed.get(tp)
         return None if position is None else position.offset
 
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What ``commit()`` stores: the positions after all returned records, with the current one of an iteration."""
-        inside = {} if self.current is None else self._iterated.through(self.current, inclusive=True)
+        inside = {} if self.current is None else positions_after(self._iterated, self.current)
         self._consume_returned()
         return {**self._consumed.all(), **inside}
 
@@ -205,7 +206,7 @@ class ConsumedPositions:
         gone = set(partitions)
         self._put_back()
         self.stop_iteration()  # the next record of a running loop comes from the new position
-        self._leftover, self._not_intercepted = self._leftover.without(gone), self._not_intercepted.without(gone)
+        self._leftover, self._not_intercepted = without(self._leftover, gone), without(self._not_intercepted, gone)
         for tp in gone:
             self._consumed.forget(tp)
             self._returned.pop(tp, None)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from pyclient.buffers.records_view import Records
@@ -38,7 +38,7 @@ MIN_WAIT: Final = 0.1
 
 
 class ConsumerBase(Facade):
-    """The logic of both consumers; their public methods are in `pyclient.consumer.facade`."""
+    """The logic of both consumers; their public methods are in `facade` and `async_facade`."""
 
     _core: ConsumerCore
     _awaits: ClassVar[bool]
@@ -193,10 +193,10 @@ class ConsumerBase(Facade):
             self._run_on_loop(lambda: self._core.seek(tp, offset))
             self._consumed_positions.start_at(tp, offset)
 
-    def _reset(self, partitions: Sequence[object], timestamp: int) -> None:
+    def _reset(self, partitions: Iterable[object], timestamp: int) -> None:
         wanted = some_partitions(partitions)
         with self._single_user:
-            chosen = wanted if partitions else list(self._core.fetcher.positions)
+            chosen = wanted or list(self._core.fetcher.positions)
             self._run_on_loop(lambda: self._core.reset(chosen, timestamp))
             self._consumed_positions.forget(chosen)
 

@@ -31,12 +31,15 @@ class Metadata:
         self.last_error: KafkaError | None = None
         self.adopted_at: float | None = None
         """When a broker last answered about every topic in use."""
+        self.asked_at = float("-inf")
+        """When the request for that answer was sent: what happened later may not be in the view."""
         self.interest = TopicInterest(max_idle)
         self._ids = WantedIds(backoff)
         self._refresh = RefreshTimer(max_age=max_age, backoff=backoff)
         self._rebootstrap_after = rebootstrap_after
         self._request_timeout = request_timeout
-        self._create_topics = create_topics
+        self.creates_topics = create_topics
+        """Whether asking for an unknown topic may create it."""
         self._on_update = on_update
         self._names_next = False  # the last request was about ids: names go first when both are due
         self._no_node = False  # a request is due, but no node is ready: only an event of the network helps
@@ -140,7 +143,7 @@ class Metadata:
         self._refresh.sent()
 
         def done(then: float, outcome: Outcome) -> None:
-            self._answered(then, outcome, partial=partial)
+            self._answered(then, outcome, asked_at=None if partial else now)
 
         return self._request(node, None if names is None else [{"name": name, "topic_id": None} for name in names], done)
 
@@ -152,7 +155,7 @@ class Metadata:
         def fields(version: int) -> dict[str, object]:
             return {
                 "topics": topics,
-                "allow_auto_topic_creation": self._create_topics,
+                "allow_auto_topic_creation": self.creates_topics,
                 "include_cluster_authorized_operations": False,
                 "include_topic_authorized_operations": False,
             }
@@ -161,13 +164,14 @@ class Metadata:
 
     # ---- outcomes ---------------------------------------------------------------------------------------------------
 
-    def _answered(self, now: float, outcome: Outcome, *, partial: bool) -> None:
+    def _answered(self, now: float, outcome: Outcome, *, asked_at: float | None) -> None:
+        """*asked_at*: when every topic in use was asked for; None: new ones only."""
         match outcome:
             case Reply(message=message) if getattr(message, "error_code", 0) == REBOOTSTRAP_REQUIRED:
                 self._rebootstrap(now)
                 self._failed(now, None)  # with a back-off: the bootstrap addresses may answer the same
             case Reply(message=message) if message.brokers:
-                self._adopt(now, message, partial=partial)
+                self._adopt(now, message, asked_at)
             case Reply():
                 self._failed(now, None)  # a broker that knows no brokers is still starting: try another
             case NotSent(cause) | Unknown(cause):
@@ -183,13 +187,13 @@ class Metadata:
             case NotSent(cause) | Unknown(cause):
                 self.last_error = cause
 
-    def _adopt(self, now: float, message: object, *, partial: bool) -> None:
-        before, new = self.cluster, self.interest.new
+    def _adopt(self, now: float, message: object, asked_at: float | None) -> None:
+        before, new, partial = self.cluster, self.interest.new, asked_at is None
         after = before.updated(message, everything=not partial, but=new)
         self._unanswered_since = self.silent_since = None
         self.last_error = None
-        if not partial:
-            self.adopted_at = now
+        if asked_at is not None:
+            self.adopted_at, self.asked_at = now, asked_at
         complete = not any(_unfinished(after.topics.get(topic)) for topic in self.interest.used if topic not in new)
         self._refresh.answered(now, partial=partial, news=not _same(before, after), complete=complete)
         self._publish(after)

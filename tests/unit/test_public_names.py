@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import subprocess
 import sys
 
@@ -9,6 +10,8 @@ import pytest
 
 import pyclient
 import pyclient.testing
+from pyclient import AsyncAdmin, AsyncConsumer, AsyncProducer, Deliveries, Delivery, Record, Records
+from pyclient.foreign_calls import Foreign
 from pyclient.net.connect import CLIENT_INFO
 
 
@@ -33,3 +36,31 @@ def test_the_package_and_its_pytest_plugin_load_nothing_of_the_client() -> None:
 
 def test_the_version_brokers_see_is_the_one_of_the_package() -> None:
     assert (pyclient.__version__, CLIENT_INFO.version) == (importlib.metadata.version("pyclient-kafka"),) * 2
+
+
+FUTURE = "add_done_callback cancelled done exception remove_done_callback result"
+PRODUCER = ("abort_transaction begin_transaction close commit_transaction flush init_transactions metrics partitions_for send send_and_wait "
+            "send_arrow send_many start stop transaction")
+CONSUMER = ("assign assignment beginning_offsets close commit commit_async committed end_offsets group_metadata lag metrics offsets_for_times "
+            "pause paused poll position resume seek seek_to_beginning seek_to_end start stop subscribe subscription unsubscribe wakeup")
+ADMIN = "close create_topics delete_topics describe_cluster describe_topics list_topics metrics"
+SEQUENCE = "count index"
+
+
+@pytest.mark.parametrize(("cls", "names"), [
+    (AsyncProducer, PRODUCER),
+    (AsyncConsumer, CONSUMER),
+    (AsyncAdmin, ADMIN),
+    (Deliveries, FUTURE),
+    (Delivery, f"{FUTURE} topic partition"),
+    (Record, "headers key leader_epoch offset partition timestamp timestamp_type topic value"),
+    (Records, f"{SEQUENCE} by_partition filter next_offsets of partitions positions select to_arrow"),
+], ids=lambda given: given.__name__ if isinstance(given, type) else "")
+def test_completion_shows_what_users_call_and_no_internals(cls: type, names: str) -> None:
+    """Sync clients have the names of async ones (tests/unit/test_facades.py)."""
+    shown = {name for name in dir(cls) if not name.startswith("_") and not isinstance(inspect.getattr_static(cls, name), Foreign)}
+    assert shown == set(names.split())
+
+
+def test_completion_of_an_object_shows_no_names_of_other_clients() -> None:
+    assert {"key", "values"} & set(dir(Records())) == set()

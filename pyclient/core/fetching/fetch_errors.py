@@ -47,3 +47,10 @@ def no_partition(tp: TopicPartition, count: int) -> UnknownTopicOrPartitionError
     return UnknownTopicOrPartitionError(
         f"{tp} was assigned and does not exist: topic {tp.topic!r} has {count} partition{'s' * (count != 1)}, counted from 0. "
         "assign() others, or add partitions to the topic.", topic_partition=tp)
+
+
+def no_topic(tp: TopicPartition) -> UnknownTopicOrPartitionError:
+    """The user assigned a partition of a topic that does not exist, and that reading does not create."""
+    return UnknownTopicOrPartitionError(
+        f"{tp} was assigned and does not exist: there is no topic {tp.topic!r}. assign() others, or create the topic: it is read as soon "
+        "as it exists.", topic_partition=tp)

@@ -80,7 +80,7 @@ class Fetcher:
         self.remove([tp for tp in self.positions if tp not in wanted])
         new = [tp for tp in wanted if tp not in self.positions]
         self.add(new, now)
-        self._placement.expect(new)
+        self._placement.expect(new, now)
 
     def add(self, partitions: Sequence[TopicPartition], now: float, *, held: bool = False) -> None:
         """Read these too. *held*: only from `release` on; until then their positions are looked up only on request."""

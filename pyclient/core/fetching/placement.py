@@ -13,11 +13,11 @@ from pyclient.codec.apis import Api
 from pyclient.core.acl_errors import error_of
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.fetching.assigned_positions import AssignedPositions
-from pyclient.core.fetching.fetch_errors import no_partition
 from pyclient.core.fetching.positions import Position
 from pyclient.core.fetching.preferred_replicas import PreferredReplicas
 from pyclient.core.fetching.sessions import PartitionRequest
 from pyclient.core.fetching.sources import Sources
+from pyclient.core.fetching.unconfirmed import Unconfirmed
 from pyclient.core.metadata import Metadata
 from pyclient.errors import error_for
 from pyclient.records import TopicPartition
@@ -41,7 +41,7 @@ class Placement:
         self._held: set[TopicPartition] = set()  # assigned, but not yet or no longer for the user's thread to read
         self._resting: dict[TopicPartition, float] = {}  # until when, after an error
         self._leaderless: dict[TopicPartition, None] = {}  # in order, so that a run can be repeated exactly
-        self._unconfirmed: dict[TopicPartition, None] = {}  # given by the user; no view of the cluster has shown them yet
+        self._unconfirmed = Unconfirmed(metadata)
         self._cluster_version = 0
 
     # ---- the node of a partition ------------------------------------------------------------------------------------
@@ -66,13 +66,13 @@ class Placement:
         self._resting.pop(tp, None)
         self._sources.remove(tp)
 
-    def expect(self, partitions: Iterable[TopicPartition]) -> None:
+    def expect(self, partitions: Iterable[TopicPartition], now: float) -> None:
         """The user has named these, so polls raise an error if they do not exist."""
-        self._unconfirmed.update(dict.fromkeys(partitions))
+        self._unconfirmed.expect(partitions, now)
 
     def forget(self, tp: TopicPartition) -> None:
         """The partition is not assigned any more."""
-        self._unconfirmed.pop(tp, None)
+        self._unconfirmed.forget(tp)
         self._paused.discard(tp)
         self._held.discard(tp)
         self._preferred.end(tp)
@@ -182,10 +182,6 @@ class Placement:
             self._positions.fail(position, error_of(Api.METADATA, topic.error, tp=tp), lasting=False)
 
     def _surface_missing(self) -> None:
-        """C13: polls raise it, once for each view of a topic that has no such partition; it may be added yet."""
-        for tp in list(self._unconfirmed):
-            topic = self._metadata.usable(tp.topic)
-            if topic is not None and tp.partition < len(topic.partitions):
-                del self._unconfirmed[tp]
-            elif topic is not None:
-                self._positions.fail(self._positions.by_partition[tp], no_partition(tp, len(topic.partitions)), lasting=False)
+        """C13: polls raise it, once for each view."""
+        for tp, error in self._unconfirmed.missing():
+            self._positions.fail(self._positions.by_partition[tp], error, lasting=False)

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from pyclient.consumer.facade import AsyncConsumer
+from pyclient.consumer.async_facade import AsyncConsumer
 from pyclient.records import TopicPartition
 from pyclient.testing.simulation.facts import Facts, Key
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 
 from pyclient.consumer.core import ConsumerCore
-from pyclient.consumer.facade import AsyncConsumer
+from pyclient.consumer.async_facade import AsyncConsumer
 from pyclient.errors import (
     ClientClosedError, DeliveryError, KafkaError, KafkaTimeoutError, LogTruncationError, NoOffsetForPartitionError, OffsetOutOfRangeError,
 )

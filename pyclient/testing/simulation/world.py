@@ -10,7 +10,7 @@ from concurrent.futures import Executor, Future
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
-from pyclient.consumer.facade import AsyncConsumer
+from pyclient.consumer.async_facade import AsyncConsumer
 from pyclient.producer.facade import AsyncProducer
 from pyclient.runtime.environment import ASSIGNOR_THREAD, SEAL_INLINE_BYTES, Environment, using
 from pyclient.testing.fake.model.request import Request

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pyclient.buffers.fetch_buffer import Chunk, Failure, FetchBuffer
-from pyclient.buffers.records_view import Records, collect
+from pyclient.buffers.records_view import (
+    Records, collect, join, narrow, only, positions_after, positions_before, records_after, split_at, without)
 from pyclient.codec.batches import RecordBatch, read_batches
 from pyclient.codec.encode import encode_batch
 from pyclient.codec.record import Record, decoded
@@ -369,7 +370,7 @@ def test_records_are_a_sequence(records: Records, data: st.DataObject) -> None:
 
 @given(results(), st.integers(0, 40))
 def test_a_split_loses_nothing_and_each_half_has_its_positions(records: Records, count: int) -> None:
-    head, tail = records.split(count)
+    head, tail = split_at(records, count)
     assert [*head, *tail] == list(records)
     assert len(head) == min(count, len(records))
     assert {**head.positions(), **tail.positions()} == records.positions()
@@ -378,8 +379,8 @@ def test_a_split_loses_nothing_and_each_half_has_its_positions(records: Records,
         assert all(record.offset >= position for record in tail if here(record) == tp)
     assert {here(record) for record in head} <= set(head.positions())
     assert {here(record) for record in tail} <= set(tail.positions())
-    assert list(head.joined(tail)) == list(records)
-    assert head.joined(tail).positions() == records.positions()
+    assert list(join(head, tail)) == list(records)
+    assert join(head, tail).positions() == records.positions()
 
 
 @given(results())
@@ -398,9 +399,9 @@ def test_what_comes_after_a_record_and_the_positions_through_it(records: Records
         return
     index = data.draw(st.integers(0, len(model) - 1))
     record = model[index]
-    assert list(records.after(record)) == model[index + 1 :]
+    assert list(records_after(records, record)) == model[index + 1 :]
     for inclusive in (False, True):
-        positions = records.through(record, inclusive=inclusive)
+        positions = (positions_after if inclusive else positions_before)(records, record)
         seen = model[: index + inclusive]
         for tp, position in positions.items():
             assert all(each.offset < position.offset for each in seen if here(each) == tp)
@@ -410,9 +411,9 @@ def test_what_comes_after_a_record_and_the_positions_through_it(records: Records
 
 @given(results(), st.sets(st.sampled_from(PARTITIONS)))
 def test_without_and_only_part_the_records_by_partition(records: Records, chosen: set[TopicPartition]) -> None:
-    assert list(records.without(chosen)) == [record for record in records if here(record) not in chosen]
-    assert list(records.only(chosen)) == [record for record in records if here(record) in chosen]
-    assert records.without(chosen).positions() == {w: p for w, p in records.positions().items() if w not in chosen}
+    assert list(without(records, chosen)) == [record for record in records if here(record) not in chosen]
+    assert list(only(records, chosen)) == [record for record in records if here(record) in chosen]
+    assert without(records, chosen).positions() == {w: p for w, p in records.positions().items() if w not in chosen}
 
 
 # --- leaving records out ---------------------------------------------------------------------------------------------
@@ -468,7 +469,7 @@ def test_a_mask_that_fits_not_is_refused() -> None:
 @given(thinned(), st.integers(0, 40))
 def test_what_was_selected_splits_without_losing_positions(thin: tuple[Records, list[Record]], count: int) -> None:
     records, model = thin
-    head, tail = records.split(count)
+    head, tail = split_at(records, count)
     assert [*head, *tail] == model
     assert {**head.positions(), **tail.positions()} == records.positions()
     for tp, position in head.positions().items():
@@ -482,8 +483,8 @@ def test_positions_through_a_selected_record_move_over_what_lies_between(thin: t
         return
     index = data.draw(st.integers(0, len(model) - 1))
     record = model[index]
-    assert list(records.after(record)) == model[index + 1 :]
-    before, behind = records.through(record, inclusive=False), records.through(record, inclusive=True)
+    assert list(records_after(records, record)) == model[index + 1 :]
+    before, behind = positions_before(records, record), positions_after(records, record)
     assert before[here(record)].offset == record.offset
     done = set(records.positions()) - {here(each) for each in model[index + 1 :]}
     assert {tp: behind[tp].offset for tp in done} == {tp: records.positions()[tp] for tp in done}
@@ -495,23 +496,23 @@ def test_positions_through_a_selected_record_move_over_what_lies_between(thin: t
 def test_narrowing_takes_only_what_is_here_and_in_its_order(records: Records, data: st.DataObject) -> None:
     flags = data.draw(st.lists(st.booleans(), min_size=len(records), max_size=len(records)))
     start = data.draw(st.integers(0, 10))
-    for some in (records.select(flags), records[start:], records.select(flags).without([A]), records[:start].joined(records[start:])):
-        narrow = records.narrowed(some)
-        assert list(narrow) == list(some)
-        assert narrow.next_offsets() == records.next_offsets()
+    for some in (records.select(flags), records[start:], without(records.select(flags), [A]), join(records[:start], records[start:])):
+        chosen = narrow(records, some)
+        assert list(chosen) == list(some)
+        assert chosen.next_offsets() == records.next_offsets()
     if len(records) > 1:
-        for wrong in (records.joined(records), records[1:].joined(records[:1])):
+        for wrong in (join(records, records), join(records[1:], records[:1])):
             with pytest.raises(ValueError, match="or not in this order"):
-                records.narrowed(wrong)
+                narrow(records, wrong)
         with pytest.raises(ValueError, match="has not"):
-            records[1:].narrowed(records)
+            narrow(records[1:], records)
 
 
 def test_narrowing_refuses_what_another_poll_returned() -> None:
     records, others = (collect(buffer_of(chunk(A, 1, base, [3])), 10, None) for base in (0, 3))
     with pytest.raises(ValueError, match="has not"):
-        records.narrowed(others)
-    assert not records.narrowed(Records())
+        narrow(records, others)
+    assert not narrow(records, Records())
 
 
 # --- decoding while taking -------------------------------------------------------------------------------------------
@@ -633,7 +634,7 @@ def test_what_was_decoded_is_not_decoded_again_and_columns_show_the_bytes() -> N
     decoding = Decoding(skipped=[2])
     records = collect(buffer_of(chunk(A, 1, 0, [6])), 5, decoding)
     expected: list[Any] = [0, 1, 3, 4]
-    assert [record.value for record in records] == [record.value for record in records.split(2)[1].joined(records)][2:] == expected
+    assert [record.value for record in records] == [record.value for record in join(split_at(records, 2)[1], records)][2:] == expected
     assert [record.value for record in (records[0], records[-1])] == expected[::3]
     assert decoding.inputs == [0, 1, 2, 3, 4]
     assert records.to_arrow()["value"].to_pylist() == [b"0", b"1", b"3", b"4"]
@@ -644,7 +645,7 @@ def test_what_was_decoded_is_not_decoded_again_and_columns_show_the_bytes() -> N
 def test_positions_that_moved_over_no_records_are_joined_too(records: Records) -> None:
     elsewhere = TopicPartition("elsewhere", 0)
     moved = Records((), {elsewhere: OffsetAndMetadata(7)})
-    for joined in (records.joined(moved), moved.joined(records)):
+    for joined in (join(records, moved), join(moved, records)):
         assert list(joined) == list(records)
         assert joined.positions() == {**records.positions(), elsewhere: 7}
 
@@ -656,7 +657,7 @@ def test_next_offsets_is_what_a_commit_stores(records: Records) -> None:
 
 def test_nothing_comes_after_a_record_that_is_not_here() -> None:
     records = collect(buffer_of(chunk(A, 1, 0, [2])), 10, None)
-    assert len(records.after(Record("z", 0, 0, 0))) == 0
+    assert len(records_after(records, Record("z", 0, 0, 0))) == 0
 
 
 def here(record: Record) -> TopicPartition:

@@ -187,8 +187,10 @@ def test_lists_of_partitions_are_taken_where_partitions_are(consumer: Consumer, 
     assert (consumer.position(TP), consumer.position(OTHER)) == (1, COUNT)
     consumer.seek_to_beginning(some)
     assert (consumer.position(TP), consumer.position(OTHER)) == (1, 0)
-    consumer.seek_to_beginning([])  # of none; without an argument of all
-    assert consumer.position(TP) == 1
+    consumer.seek_to_end([])  # of all, as in Java
+    assert (consumer.position(TP), consumer.position(OTHER)) == (COUNT, COUNT)
+    consumer.seek_to_beginning()
+    assert (consumer.position(TP), consumer.position(OTHER)) == (0, 0)
 
 
 def test_a_poll_of_more_than_300_s_warns_of_the_unit_once(consumer: Consumer) -> None:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pyclient import AsyncConsumer, Consumer, OffsetAndMetadata, Record, Records, TopicPartition
+from pyclient.buffers.records_view import join
 from pyclient.errors import ConfigurationError, KafkaError, WakeupError
 from pyclient.testing import Fail, FakeCluster
 from tests.waiting import eventually
@@ -362,8 +363,8 @@ def test_what_one_raises_is_logged_with_its_name_and_the_chain_goes_on(fake_clus
 
 
 @pytest.mark.parametrize("made", [
-    list, lambda records: None, lambda records: records.joined(records), lambda records: [*records][:1],
-    lambda records: records[1:].joined(records[:1]),
+    list, lambda records: None, lambda records: join(records, records), lambda records: [*records][:1],
+    lambda records: join(records[1:], records[:1]),
 ], ids=["list", "None", "doubled", "first of list", "reordered"])
 def test_what_is_no_choice_of_its_records_is_logged_and_ignored(
         fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture, made: Callable[[Any], Any]) -> None:

@@ -328,3 +328,61 @@ def test_data_that_lies_before_the_position_is_not_fetched_at_the_networks_speed
     assert fetching.turn() == []
     fetching.world.after(1.0)
     assert offsets_of(fetching.fetches()) == {A0: 5}
+
+
+# ---- partitions and topics that were assigned and do not exist ------------------------------------------------------
+
+B1 = TopicPartition("b", 1)
+NO_TOPIC = TopicPartition("c", 0)
+UNKNOWN_TOPIC = 3
+
+
+def refreshes(fetching: Fetching, *topics: dict[str, object]) -> None:
+    """Metadata is requested now, and the answer is this."""
+    (sent,) = fetching.world.turn(fetching.metadata)
+    sent.reply(**view(*topics))
+    fetching.turn()
+
+
+def test_C13_an_older_view_does_not_say_that_a_partition_is_missing(fetching: Fetching) -> None:
+    (older,) = fetching.world.turn(fetching.metadata)
+    fetching.world.after(1.0)
+    fetching.reads(B1)
+    assert fetching.turn() == []
+    older.reply(**view(topic("a", 1, 1, 2), topic("b", 2)))
+    assert fetching.turn() == []
+    assert fetching.values() == []
+    fetching.world.after(1.0)
+    (sent,) = fetching.world.turn(fetching.metadata)
+    sent.reply(**view(topic("a", 1, 1, 2), topic("b", 2, 2)))
+    assert offsets_of(fetching.fetches()) == {B1: 0}
+    assert fetching.values() == []
+
+
+def test_C13_a_fresh_view_without_an_assigned_partition_is_an_error_of_poll(fetching: Fetching) -> None:
+    fetching.reads(B1)
+    refreshes(fetching, topic("a", 1, 1, 2), topic("b", 2))
+    assert "topic 'b' has 1 partition, counted from 0" in str(fetching.raises())
+
+
+def test_C13_an_assigned_topic_that_does_not_exist_is_an_error_of_poll_after_two_seconds(fetching: Fetching) -> None:
+    fetching.reads(NO_TOPIC)
+    for later in (1.0, 64.0):
+        refreshes(fetching, topic("c", error=UNKNOWN_TOPIC))
+        assert fetching.values() == []
+        fetching.world.after(later)
+    refreshes(fetching, topic("c", error=UNKNOWN_TOPIC))
+    assert "c-0 was assigned and does not exist: there is no topic 'c'" in str(fetching.raises())
+    fetching.world.after(64.0)
+    (sent,) = fetching.world.turn(fetching.metadata)
+    sent.reply(**view(topic("c", 1)))
+    assert fetching.fetches().node == 1
+
+
+def test_C13_a_topic_that_reading_may_create_is_waited_for(fetching: Fetching) -> None:
+    fetching.metadata.creates_topics = True
+    fetching.reads(NO_TOPIC)
+    for _ in range(8):
+        refreshes(fetching, topic("c", error=UNKNOWN_TOPIC))
+        assert fetching.values() == []
+        fetching.world.after(64.0)
