@@ -158,7 +158,7 @@ def test_a_reader_may_not_go_on_where_it_stood_in_a_log_that_was_cut_below() -> 
 
 
 def a_log_of_two_epochs(*, then: str) -> Facts:
-    """Three records of epoch 0 and five of epoch 1; the next leader has others of epoch 0 instead, and *then* its own."""
+    """Three records of epoch 0, five of epoch 1; the next leader has others of epoch 0 instead, and *then* its own."""
     facts = Facts()
     facts.append(WHERE, 0, [b"a", b"b", b"c"], 0)
     facts.append(WHERE, 3, [b"d", b"e", b"f", b"g", b"h"], 1)
