@@ -22,6 +22,8 @@ GIVES_UP_SHARE: Final = 0.1
 """The probability that a step seeks back to what it has not handled."""
 PAUSES_SHARE: Final = 0.15
 RESUMES_SHARE: Final = 0.5
+PREPARES_SHARE: Final = 0.4
+"""The share of services that pause what they are assigned, as those that load the state of a partition first."""
 WORKS_SHARE: Final = 0.3
 WORK_S: Final = (0.005, 0.01, 0.3, 1.5)
 """How long a member works on records; long enough for automatic commits to be stored meanwhile."""
@@ -35,15 +37,16 @@ class CrashedError(Exception):
 
 
 class Handling:
-    """Handles the records of a service's members, one after the other. ``calm()``: nothing may fail any more."""
+    """Handles the records of the members of service *name*, one after the other. ``calm()``: nothing may fail any more."""
 
-    def __init__(self, world: World, facts: GroupFacts, judge: Judge, random: Random, calm: Callable[[], bool],
+    def __init__(self, world: World, facts: GroupFacts, judge: Judge, name: str, random: Random, calm: Callable[[], bool],
                  inside: Callable[[str], contextlib.AbstractContextManager[None]]) -> None:
         self._world, self._facts, self._judge, self._random = world, facts, judge, random
         self._calm = calm
         self._inside = inside
         self._iterates = random.choice(ITERATES)
         self._crashes = random.choice(CRASHES)
+        self._prepares = world.random(f"{name} prepares").random() < PREPARES_SHARE
         self._member: Member
 
     async def step(self, member: Member) -> None:
@@ -153,6 +156,12 @@ class Handling:
         if tp is not None:
             self._world.journal.note(self._member.name, f"pauses {tp}")
             self._member.consumer.pause(tp)
+
+    def prepare(self, member: Member, partitions: Sequence[TopicPartition]) -> None:
+        """Some services read what they are assigned only later: commits of the assignment before may end meanwhile."""
+        if partitions and self._prepares and not self._calm():
+            self._world.journal.note(member.name, f"prepares for {[str(tp) for tp in partitions]}")
+            member.consumer.pause(*partitions)
 
     def _resume(self) -> None:
         paused = sorted(self._member.consumer.paused())

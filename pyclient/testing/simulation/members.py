@@ -85,7 +85,7 @@ class MemberService:
         """Its listener may raise or be slow."""
         self._commits = self._random.choice((0.1, 0.5, 1.0))
         """The probability of a commit per step, without automatic commits."""
-        self._handling = Handling(world, facts, judge, self._random, lambda: self._faults_are_over, self._inside)
+        self._handling = Handling(world, facts, judge, self.name, self._random, lambda: self._faults_are_over, self._inside)
         self._member: Member
 
     # ---- lives -------------------------------------------------------------------------------------------------------
@@ -217,6 +217,7 @@ class MemberService:
         try:
             async with self._callback("assigned", partitions):
                 self._member.owned.update(before)
+                self._handling.prepare(self._member, partitions)
         except BaseException:
             if "group_protocol" in self._options:
                 self._forget(partitions)  # N06: they are given to it again
