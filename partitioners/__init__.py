@@ -1,7 +1,7 @@
 """Partitioners: they choose the partition of a record that is sent without one.
 
 A key must go to the same partition as with the other clients of a company: that matters more than the hash.
-docs/partitioners.md lists them.
+`__all__` lists them.
 """
 from __future__ import annotations
 

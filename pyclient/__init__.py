@@ -1,4 +1,4 @@
-"""A Kafka client: producer, consumer and admin, sync and async. See ``docs/internals/README.md`` for its design.
+"""A Kafka client: producer, consumer and admin, sync and async; ``help('pyclient.Producer')`` and so on.
 
 Names are loaded when first used: the pytest plugin imports this package in every test run of its users.
 """

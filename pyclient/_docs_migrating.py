@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pyclient.foreign_call_table import AIOKAFKA, ARGUMENTS, CLIENTS, CONFLUENT, HABITS, KAFKA_PYTHON, METHODS, Argument, Habit, Method
+from pyclient.foreign_option_table import NAMES, ROLES, ByValue, Fate, Ignored, Renamed, Row
 
 HEAD: Final = """# Migrating from other clients
 
@@ -30,10 +31,36 @@ NOTES: Final = {
               "that can wait; use `async with`.",
 }
 
+OPTIONS: Final = """## Names of options
+
+Of Java's clients, librdkafka (confluent-kafka), kafka-python and aiokafka, with dots or underscores. Names that mean the
+same here are not listed: see [options.md](options.md). A name is renamed or ignored with a warning, or refused.
+"""
+
 
 def migrating_page() -> str:
     """One table for each client."""
-    return "\n".join([HEAD, *(_section(client) for client in CLIENTS)])
+    return "\n".join([HEAD, *(_section(client) for client in CLIENTS), _options()])
+
+
+def _options() -> str:
+    """Option names that are not this client's own, from `foreign_option_table`."""
+    rows = [*NAMES.items(), *((f"{name} ({role})", row) for (role, name), row in ROLES.items())]
+    lines = "\n".join(f"| `{name}` | {_fates(row)} |" for name, row in sorted(rows))
+    return f"{OPTIONS}\n| There | Here |\n| --- | --- |\n{lines}\n"
+
+
+def _fates(row: Row) -> str:
+    if not isinstance(row, ByValue):
+        return _fate(row)
+    by_value = [f"{value!r}: {_fate(fate)}" for value, fate in row.fates.items()]
+    return "; ".join([*by_value, f"else {_fate(row.otherwise)}"]).replace("|", "\\|")
+
+
+def _fate(fate: Fate) -> str:
+    if isinstance(fate, Renamed):
+        return f"`{fate.to}`{f' ({fate.note})' if fate.note else ''}"
+    return f"{'ignored' if isinstance(fate, Ignored) else 'refused'}: {fate.why}"
 
 
 def _section(client: str) -> str:

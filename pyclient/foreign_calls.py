@@ -79,13 +79,13 @@ def answers_foreign_calls(owner: str) -> Callable[[C], C]:
         for row in METHODS.values():
             if row.owner == owner and not hasattr(cls, row.name):
                 setattr(cls, row.name, Foreign(owner, row.name))
-        cls.__dir__ = _own_names  # type: ignore[assignment,method-assign]
+        cls.__dir__ = own_names  # type: ignore[assignment,method-assign]
         return cls
 
     return decorate
 
 
-def _own_names(thing: object) -> list[str]:
+def own_names(thing: object) -> list[str]:
     """What completion shows."""
     return [name for name in object.__dir__(thing) if not isinstance(inspect.getattr_static(type(thing), name, None), Foreign)]
 

@@ -12,7 +12,7 @@ from cython.cimports.cpython.bytes import PyBytes_GET_SIZE
 from cython.cimports.pyclient.buffers.batch import IN_FLIGHT, SEALED, Batch, fits
 from cython.cimports.pyclient.buffers.batch_memory import BatchMemory
 from cython.cimports.pyclient.buffers.clock import now_ms
-from cython.cimports.pyclient.buffers.delivery import Delivery, add_outcome_listener
+from cython.cimports.pyclient.buffers.delivery import Delivery, add_outcome_listener, callback_of, check_callback
 from cython.cimports.pyclient.buffers.pending_batches import FITS, FULL, NO_BATCH, PendingBatches
 from cython.cimports.pyclient.buffers.queues import PartitionQueue, TopicQueues, TopicTable
 from cython.cimports.pyclient.buffers.ready_queues import ReadyQueues
@@ -21,7 +21,6 @@ from cython.cimports.pyclient.buffers.sealing import SealedRecords, sealed_recor
 from cython.cimports.pyclient.codec.encode import record_bound
 
 from pyclient.buffers.batch_split import halves
-from pyclient.buffers.delivery import check_callback
 from pyclient.buffers.topic_compression import Codecs
 from pyclient.codec.encode import HEADER_SIZE
 from pyclient.errors import BufferExhaustedError, ClientClosedError, RecordTooLargeError, raisable
@@ -133,7 +132,7 @@ class Accumulator:
                     if batches.on_outcome is not None:
                         add_outcome_listener(delivery, batches.on_outcome)
                     if on_delivery is not None:
-                        delivery.add_done_callback(on_delivery)
+                        delivery._batch.when_done(callback_of(delivery, on_delivery))
         finally:  # also without memory for another batch: only this call can seal what it detached
             if full is not None:
                 self._seal_all(full)

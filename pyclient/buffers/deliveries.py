@@ -11,9 +11,9 @@ import cython
 from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawRealloc
 from cython.cimports.libc.stdint import int32_t, int64_t
 from cython.cimports.libc.stdlib import qsort
-from cython.cimports.pyclient.buffers.delivery import BatchResult, new_delivery
+from cython.cimports.pyclient.buffers.delivery import BatchResult, UserCallback, check_callback, new_delivery, user_callback
 
-from pyclient.buffers.delivery import BatchResult as _BatchResult, UserCallback
+from pyclient.buffers.delivery import BatchResult as _BatchResult
 from pyclient.errors import BulkDeliveryError, IndexedErrors, KafkaTimeoutError, counted, raisable
 from pyclient.records import RecordMetadata
 
@@ -173,11 +173,13 @@ class Deliveries:
         Raises:
             TypeError: it cannot be called, or is an ``async def`` function.
         """
+        check_callback(callback)
         self._all.when_done(self._user_callback(callback))
 
     def remove_done_callback(self, callback) -> int:
         """Remove every ``add_done_callback(callback)`` that was not called yet; returns how many."""
-        return self._user_callback(callback).remove_from(self._all)
+        made: UserCallback = self._user_callback(callback)
+        return made.remove_from(self._all)
 
     def __await__(self):
         if not self._all._done:
@@ -231,7 +233,7 @@ class Deliveries:
             part.see(index, stop - start)
 
     def _user_callback(self, callback):
-        return UserCallback(self, callback, self._observer, lambda: self._see(self._failed()))
+        return user_callback(self, callback, self._observer, lambda: self._see(self._failed()))
 
 
 def reject_rows(deliveries: Deliveries, row: int64_t, count: cython.int, topic: str, error: object):

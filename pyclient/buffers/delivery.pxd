@@ -39,6 +39,18 @@ cdef class Delivery:
     cdef int _index
     cdef int _delta
 
-cdef object _user_callback(Delivery delivery, object callback)
+
+@cython.final
+cdef class UserCallback:
+    cdef object _callback
+    cdef object _deliveries
+    cdef object _observer
+    cdef object _see
+    cdef object remove_from(self, BatchResult result)
+
+
+cpdef void check_callback(object callback) except *
+cdef UserCallback user_callback(object deliveries, object callback, object observer, object see)
+cdef UserCallback callback_of(Delivery delivery, object callback)
 cdef object add_outcome_listener(Delivery delivery, object listener)
 cdef Delivery new_delivery(BatchResult batch, int index, int delta)

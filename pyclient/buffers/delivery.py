@@ -8,14 +8,15 @@ import cython
 
 import logging
 import threading
-from inspect import CO_COROUTINE
-from types import FunctionType
+from types import BuiltinMethodType, FunctionType, MethodType
 
 from pyclient.errors import KafkaTimeoutError, raisable
-from pyclient.foreign_calls import check_on_delivery, no_attribute
+from pyclient.foreign_calls import Foreign, check_on_delivery, own_names
 from pyclient.records import RecordMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
+_taken_function: object = None
+_taken_method: object = None
 
 
 class Observer:
@@ -284,44 +285,56 @@ class BatchResult:
                 self.observer.seen(self.topic_partition, fresh, part._round)
 
 
-def check_callback(callback):
-    """Raise TypeError unless *callback* is a plain function, or another object that can be called, of one argument."""
-    if type(callback) is FunctionType:
+@cython.ccall
+def check_callback(callback: object) -> cython.void:
+    """Raise TypeError unless *callback* can be called with one argument and is no ``async def`` function.
+
+    Most programs pass one function again and again, or one of its closures: its code is remembered.
+    """
+    global _taken_function, _taken_method
+    kind: object = type(callback)
+    if kind is FunctionType:
         code = callback.__code__
-        if code.co_argcount == 1 and not code.co_flags & CO_COROUTINE:
-            return
-    check_on_delivery(callback)
+        if code is not _taken_function:
+            check_on_delivery(callback)
+            _taken_function = code
+    elif kind is MethodType:
+        code = getattr(callback.__func__, "__code__", None)
+        if code is None or code is not _taken_method:
+            check_on_delivery(callback)
+            _taken_method = code
+    elif kind is not BuiltinMethodType:
+        check_on_delivery(callback)
 
 
+@cython.freelist(512)
+@cython.cclass
 class UserCallback:
     """What a result calls for *callback* of a user, who gets *deliveries*: a `Delivery` or `Deliveries`.
 
-    Equal when both are: `BatchResult.forget` finds it.
+    *see* reports failures of `Deliveries` as seen. Equal when both are: `BatchResult.forget` finds it.
     """
-
-    __slots__ = ("_callback", "_deliveries", "_observer", "_see")
-
-    def __init__(self, deliveries, callback, observer, see):
-        check_callback(callback)
-        self._deliveries = deliveries
-        self._callback = callback
-        self._observer = observer
-        self._see = see
 
     def __call__(self):
         """Report the failure as seen, then dispatch: a flush() that ends meanwhile must not report it."""
-        self._see()
         callback, deliveries = self._callback, self._deliveries
+        if self._see is None:
+            one: Delivery = deliveries
+            one._batch.see(one._index)
+        else:
+            self._see()
         self._observer.dispatch(lambda: callback(deliveries))
 
     def __eq__(self, other):
         if not isinstance(other, UserCallback):
             return NotImplemented
-        return self._callback == other._callback and self._deliveries == other._deliveries
+        one: UserCallback = other
+        return self._callback == one._callback and self._deliveries == one._deliveries
 
     __hash__ = None
 
-    def remove_from(self, result):
+    @cython.cfunc
+    def remove_from(self, result: BatchResult) -> object:
         """Undo `when_done` as often as it was added to *result*; returns how often."""
         removed: cython.int = 0
         while result.forget(self):
@@ -329,11 +342,33 @@ class UserCallback:
         return removed
 
 
+@cython.cfunc
+def user_callback(deliveries: object, callback: object, observer: object, see: object) -> UserCallback:
+    """The only way to make one. *callback* was checked."""
+    made: UserCallback = UserCallback.__new__(UserCallback)
+    made._deliveries = deliveries
+    made._callback = callback
+    made._observer = observer
+    made._see = see
+    return made
+
+
 @cython.freelist(512)  # a program that ignores them creates and drops one per record
 @cython.no_gc
 @cython.cclass
 class Delivery:
     """The result of one record: wait with ``result()``, ``await`` it, or add a callback. 32 bytes; pins no buffer."""
+
+    # not __getattr__, with which each access of the attributes that there are takes more than twice as long
+    get = Foreign("delivery", "get")
+    value = Foreign("delivery", "value")
+    add_callback = Foreign("delivery", "add_callback")
+    add_errback = Foreign("delivery", "add_errback")
+    add_both = Foreign("delivery", "add_both")
+    is_done = Foreign("delivery", "is_done")
+    succeeded = Foreign("delivery", "succeeded")
+    failed = Foreign("delivery", "failed")
+    retriable = Foreign("delivery", "retriable")
 
     @property
     def topic(self) -> str:
@@ -383,11 +418,12 @@ class Delivery:
         Raises:
             TypeError: it cannot be called, or is an ``async def`` function.
         """
-        self._batch.when_done(_user_callback(self, callback))
+        check_callback(callback)
+        self._batch.when_done(callback_of(self, callback))
 
     def remove_done_callback(self, callback) -> int:
         """Remove every ``add_done_callback(callback)`` that was not called yet; returns how many."""
-        return _user_callback(self, callback).remove_from(self._batch)
+        return callback_of(self, callback).remove_from(self._batch)
 
     def __eq__(self, other):
         """Whether both are of the same record: each access to `Deliveries` creates another object."""
@@ -399,8 +435,8 @@ class Delivery:
     def __hash__(self):
         return hash((id(self._batch), self._index))
 
-    def __getattr__(self, name):
-        raise no_attribute(self, "delivery", name)
+    def __dir__(self):
+        return own_names(self)
 
     def __await__(self):
         if not self._batch._done:
@@ -426,10 +462,9 @@ def _metadata(delivery: Delivery) -> object:
 
 
 @cython.cfunc
-def _user_callback(delivery: Delivery, callback: object) -> object:
-    batch: BatchResult = delivery._batch
-    index: cython.int = delivery._index
-    return UserCallback(delivery, callback, batch.observer, lambda: batch.see(index))
+def callback_of(delivery: Delivery, callback: object) -> UserCallback:
+    """What calls *callback*, which was checked, with *delivery*."""
+    return user_callback(delivery, callback, delivery._batch.observer, None)
 
 
 @cython.cfunc

@@ -1,4 +1,4 @@
-"""Every option of the clients, declared once; see ``declaration`` for how, ``docs/options.md`` for the list."""
+"""Every option of the clients, declared once; ``declaration`` says how, `pyclient.option_types` lists them."""
 from __future__ import annotations
 
 from pyclient.config.addresses import Address, parse_addresses

@@ -2,7 +2,7 @@
 
 Knows nothing of any single option: those are declared in ``client``, ``security``, ``producer``, ``consumer`` and
 ``admin``. From one declaration come validation, defaults, dotted names, the typed keyword signature, ``describe()``,
-docs/options.md and the answer to a typo. Other clients' names are resolved by `pyclient.foreign_options`.
+the page of options and the answer to a typo. Other clients' names are resolved by `pyclient.foreign_options`.
 """
 from __future__ import annotations
 

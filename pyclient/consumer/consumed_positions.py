@@ -1,7 +1,7 @@
 """Which records a consumer has returned, which count as consumed, and which positions are committed.
 
-Belongs to the one thread or task that uses the consumer. The page docs/internals/consuming.md shows all positions of a
-partition with their owners.
+Belongs to the one thread or task that uses the consumer. All positions of a partition and
+their owners are in the project's page on consuming.
 """
 from __future__ import annotations
 

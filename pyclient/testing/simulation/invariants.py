@@ -1,6 +1,6 @@
 """The invariants of every run: one function each, called after its event; it raises `InvariantError` when violated.
 
-The ids are those of docs/protocol-rules.md; ids with an S belong to the simulation itself.
+The ids are those of the page of protocol rules; ids with an S belong to the simulation itself.
 """
 from __future__ import annotations
 
