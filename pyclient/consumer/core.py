@@ -54,7 +54,8 @@ class ConsumerCore(ClientCore):
         """Commits that succeeded, in order; the user's thread takes them from here."""
         self._new_data = asyncio.Event()
         self._unanswered_since: float | None = None
-        self._partitions_lost = False
+        self._joins = "joined; "  # what the next assignment is logged as
+        self._logged: frozenset[TopicPartition] = frozenset()
         self.metrics.watch(FETCH_BUFFERED, lambda: self.buffer.bytes)
         self.metrics.watch(ASSIGNED_PARTITIONS, lambda: len(self.fetcher.positions))
         self.metrics.watch(RECORDS_LAG, self.fetcher.largest_lag)
@@ -262,14 +263,18 @@ class ConsumerCore(ClientCore):
         self.driver.wake()
 
     def _log_membership(self, change: Change) -> None:
-        """A warning when the member is back after it had lost its partitions; that they were lost is logged there."""
+        """One line when the member joins, and when it has other partitions; a warning when it had lost them before.
+
+        That they were lost is logged where the group says so.
+        """
         if change.kind is ChangeKind.LOST:
-            self._partitions_lost = True
-        elif change.kind is ChangeKind.ASSIGNED:
-            level = logging.WARNING if self._partitions_lost else logging.INFO
-            _log.log(level, "group %r: joined%s; newly assigned: %s", self.config.group_id, " again" if self._partitions_lost else "",
-                     ", ".join(map(str, change.partitions)) or "none")
-            self._partitions_lost = False
+            self._joins = "joined again; "
+        if change.kind is not ChangeKind.ASSIGNED or not (self._joins or self._logged != self.member().owned.keys()):
+            return
+        level = logging.WARNING if "again" in self._joins else logging.INFO
+        self._logged = frozenset(self.member().owned)
+        _log.log(level, "group %r: %sassigned: %s", self.config.group_id, self._joins, ", ".join(map(str, sorted(self._logged))) or "none")
+        self._joins = ""
 
     def begin_leave(self) -> Change:
         """The member is about to leave: the partitions that it gives up, or has lost already (C26)."""
@@ -280,6 +285,7 @@ class ConsumerCore(ClientCore):
 
     async def leave(self, reason: str, timeout: float | None) -> None:
         """Leave the group and report it to the coordinator, whose answer is not needed."""
+        self._joins = "joined; "
         self.fetcher.remove(list(self.fetcher.positions))
         if self.refused is not None:
             self.member().drop_subscription()

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from pyclient import AsyncConsumer, Consumer, TopicPartition
-from pyclient.consumer.facade_base import CLOSE_TIMEOUT_MS
-from pyclient.errors import IllegalStateError, UnknownTopicOrPartitionError
-from pyclient.testing import FakeCluster
+from pyclient.consumer import facade
+from pyclient.errors import IllegalStateError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from pyclient.testing import FakeCluster, Silence
 from tests.waiting import eventually
 
 TP = TopicPartition("t", 0)
@@ -235,8 +235,16 @@ def test_start_and_stop_do_what_async_with_does(cluster: FakeCluster) -> None:
     asyncio.run(main())
 
 
-def test_a_close_without_a_timeout_waits_at_most_five_seconds() -> None:
-    assert CLOSE_TIMEOUT_MS == 5_000
+def test_a_close_without_a_timeout_ends_though_no_broker_answers(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long it takes is tested in virtual time (test_operator_log)."""
+    assert facade.CLOSE_TIMEOUT_MS == 5_000
+    monkeypatch.setattr(facade, "CLOSE_TIMEOUT_MS", 100)
+    consumer = Consumer(bootstrap_servers=cluster.bootstrap_servers, group_id="g", auto_offset_reset="earliest")
+    consumer.assign([TP])
+    assert consumer.poll(10)
+    with cluster.intercept(Silence()), pytest.raises(KafkaTimeoutError):
+        consumer.close()
+    assert repr(consumer).endswith("closed>")
 
 
 def test_assigning_a_partition_that_does_not_exist_is_an_error_of_poll(consumer: Consumer) -> None:
