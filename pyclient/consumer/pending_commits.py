@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from pyclient.consumer.consumed_positions import ConsumedPositions
 from pyclient.consumer.core import ConsumerCore
+from pyclient.errors import counted
 from pyclient.records import OffsetAndMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class PendingCommits:
         try:
             callback(offsets, error)
         except Exception:  # noqa: BLE001 a user's error does not undo the commit
-            _log.exception("commit callback %r raised; the commit of %d offsets is unaffected", callback, len(offsets))
+            _log.exception("commit callback %r raised; the commit of %s is unaffected", callback, counted(len(offsets), "offset"))
 
     async def wait(self) -> None:
         """Wait until all have ended (async consumers, at close)."""
@@ -85,4 +86,4 @@ class PendingCommits:
 def log_failure(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: BaseException | None) -> None:
     """The callback of a commit without one: a failure is only logged; the next commit stores newer positions."""
     if error is not None:
-        _log.warning("committing %d offsets failed: %s", len(offsets), error)
+        _log.warning("committing %s failed: %s", counted(len(offsets), "offset"), error)

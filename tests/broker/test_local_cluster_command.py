@@ -41,8 +41,9 @@ def answers(address: tuple[str, int]) -> bool:
         return False
 
 
-def test_what_a_secured_one_prints_are_the_options_of_a_client() -> None:
-    command = [*COMMAND, "broker", "--secure"]
+def test_what_a_secured_one_prints_are_the_options_of_a_client(tmp_path: Path) -> None:
+    certificate = tmp_path / "ca.pem"
+    command = [*COMMAND, "broker", "--secure", "--ca", str(certificate)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -50,8 +51,9 @@ def test_what_a_secured_one_prints_are_the_options_of_a_client() -> None:
             while "bootstrap.servers" not in options:
                 name, _, value = process.stdout.readline().strip().partition("=")
                 options[name] = value
-            with Producer(options) as producer:
-                assert producer.send("orders", b"paid").result(30).offset == 0
+            for trusted in (options["ssl.truststore.location"], str(certificate)):
+                with Producer({**options, "ssl.truststore.location": trusted}) as producer:
+                    producer.send("orders", b"paid").result(30)
             process.send_signal(signal.SIGINT)
             _, said = process.communicate(timeout=60)
         finally:
