@@ -198,7 +198,7 @@ def public_definitions(body: list[ast.stmt], inside: str = "") -> Iterator[tuple
 
 PUBLIC_MODULES = (
     "__init__", "admin/facade", "consumer/facade", "consumer/facade_base", "errors/base", "errors/broker", "errors/client", "plugin_loading",
-    "plugins", "producer/facade", "records",
+    "consumer/async_facade", "plugins", "producer/facade", "records",
 )
 
 

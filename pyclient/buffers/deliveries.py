@@ -13,7 +13,7 @@ from cython.cimports.libc.stdint import int32_t, int64_t
 from cython.cimports.libc.stdlib import qsort
 from cython.cimports.pyclient.buffers.delivery import BatchResult, UserCallback, check_callback, new_delivery, user_callback
 
-from pyclient.buffers.delivery import BatchResult as _BatchResult
+from pyclient.buffers.delivery import BatchResult as _BatchResult, waiter_of
 from pyclient.errors import BulkDeliveryError, IndexedErrors, KafkaTimeoutError, counted, raisable
 from pyclient.records import RecordMetadata
 
@@ -170,14 +170,20 @@ class Deliveries:
     def add_done_callback(self, callback):
         """Call ``callback(self)`` when all are decided: on the producer's callback thread (async: its loop).
 
+        `asyncio.wait` is woken on its own loop.
+
         Raises:
             TypeError: it cannot be called, or is an ``async def`` function.
         """
         check_callback(callback)
-        self._all.when_done(self._user_callback(callback))
+        waiter = waiter_of(self, callback, self._observer)
+        self._all.when_done(self._user_callback(callback) if waiter is None else waiter)
 
     def remove_done_callback(self, callback) -> int:
         """Remove every ``add_done_callback(callback)`` that was not called yet; returns how many."""
+        waiter = waiter_of(self, callback, self._observer)
+        if waiter is not None:
+            return waiter.remove_from(self._all)
         made: UserCallback = self._user_callback(callback)
         return made.remove_from(self._all)
 

@@ -29,11 +29,15 @@ class Observer:
         self._lock = threading.Lock()
         self._unseen = {}
         self._causes = {}
+        self.waiters = {}  # (callback, deliveries): its WaiterCallback
         self.round = 0  # number of take_failures calls: failures of earlier rounds have been reported
 
     def dispatch(self, work):
         """Run *work* where this producer's callbacks run."""
         work()
+
+    def waker(self, callback):
+        """For a *callback* of asyncio's own: what calls it on the running loop. None for a user's."""
 
     def awaiting(self, result):
         """An awaitable that ends when *result* is done."""
@@ -342,6 +346,40 @@ class UserCallback:
         return removed
 
 
+class WaiterCallback:
+    """What a result calls for `asyncio.wait`, which only counts: the user has seen no failure yet.
+
+    One object for each pair of *callback* and *deliveries*: identity finds one of thousands in a batch fast.
+    """
+
+    __slots__ = ("_observer", "_pair", "_wake")
+
+    def __init__(self, deliveries, callback, observer, wake):
+        self._pair = callback, deliveries
+        self._observer = observer
+        self._wake = wake
+
+    def __call__(self):
+        self._observer.waiters.pop(self._pair, None)
+        self._wake(*self._pair)
+
+    def remove_from(self, result):
+        """As `UserCallback.remove_from`."""
+        self._observer.waiters.pop(self._pair, None)
+        removed: cython.int = 0
+        while result.forget(self):
+            removed += 1
+        return removed
+
+
+def waiter_of(deliveries, callback, observer):
+    """What a result calls for a *callback* of asyncio's own; None for a user's."""
+    wake = observer.waker(callback)
+    if wake is None:
+        return None
+    return observer.waiters.setdefault((callback, deliveries), WaiterCallback(deliveries, callback, observer, wake))
+
+
 @cython.cfunc
 def user_callback(deliveries: object, callback: object, observer: object, see: object) -> UserCallback:
     """The only way to make one. *callback* was checked."""
@@ -415,15 +453,19 @@ class Delivery:
     def add_done_callback(self, callback):
         """Call ``callback(self)`` when done: in partition order, on the callback thread (async: the loop).
 
+        `asyncio.wait` is woken on its own loop.
+
         Raises:
             TypeError: it cannot be called, or is an ``async def`` function.
         """
         check_callback(callback)
-        self._batch.when_done(callback_of(self, callback))
+        waiter = waiter_of(self, callback, self._batch.observer)
+        self._batch.when_done(callback_of(self, callback) if waiter is None else waiter)
 
     def remove_done_callback(self, callback) -> int:
         """Remove every ``add_done_callback(callback)`` that was not called yet; returns how many."""
-        return callback_of(self, callback).remove_from(self._batch)
+        waiter = waiter_of(self, callback, self._batch.observer)
+        return callback_of(self, callback).remove_from(self._batch) if waiter is None else waiter.remove_from(self._batch)
 
     def __eq__(self, other):
         """Whether both are of the same record: each access to `Deliveries` creates another object."""

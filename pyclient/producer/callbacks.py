@@ -11,7 +11,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from pyclient.buffers.delivery import BatchResult, Observer
 from pyclient.errors import IllegalStateError, KafkaError, raisable
@@ -68,6 +68,15 @@ class LoopObserver(Observer):
             _raise_on_the_loop(stop)
         except BaseException:  # noqa: BLE001 an error of the user's code must not reach the client, CancelledError included
             _log_raised()
+
+    def waker(self, callback: Callable[[Any], object]) -> Callable[[Callable[[Any], object], object], object] | None:
+        """As `Observer.waker`. `asyncio.wait` is not safe for threads, and its loop need not be the client's."""
+        if getattr(callback, "__module__", None) != asyncio.wait.__module__:
+            return None
+        try:
+            return asyncio.get_running_loop().call_soon_threadsafe
+        except RuntimeError:
+            return None
 
     async def awaiting(self, result: BatchResult) -> None:
         """Wait for the batch's end on the running loop, which need not be the client's."""

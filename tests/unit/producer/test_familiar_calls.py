@@ -2,14 +2,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from pyclient import AsyncProducer, Deliveries, Delivery, Producer
-from pyclient.errors import KafkaError
+from pyclient.errors import DeliveryError, KafkaError
 from pyclient.foreign_calls import Foreign
-from pyclient.testing import FakeCluster
+from pyclient.testing import Fail, FakeCluster
 
 PAIRS = [("a", b"1"), ("b", None)]
 
@@ -31,7 +33,70 @@ async def async_callback(_: object) -> None:
 # ---- asyncio --------------------------------------------------------------------------------------------------------
 
 
-def test_asyncio_wait_takes_deliveries(cluster: FakeCluster) -> None:
+async def first_of(deliveries: list[Any]) -> object:
+    return await deliveries[0]
+
+
+async def all_completed(deliveries: list[Any]) -> object:
+    return [await each for each in asyncio.as_completed(deliveries)]
+
+
+Waits = Callable[[list[Any]], Awaitable[object]]
+WAITS: dict[str, Waits] = {
+    "wait": asyncio.wait,
+    "gather": lambda deliveries: asyncio.gather(*deliveries),
+    "wait_for": lambda deliveries: asyncio.wait_for(deliveries[0], 60),
+    "shield": lambda deliveries: asyncio.shield(deliveries[0]),
+    "await": first_of,
+    "as_completed": all_completed,
+}
+
+
+async def waiting_begins(deliveries: list[Any], wait: Waits) -> asyncio.Future[object]:
+    """A task in which *wait* has begun."""
+    task = asyncio.ensure_future(wait(deliveries))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
+@pytest.mark.parametrize("name", WAITS)
+@pytest.mark.parametrize("bulk", [False, True])
+def test_what_asyncio_waits_with_takes_deliveries_of_a_sync_producer(cluster: FakeCluster, name: str, bulk: bool) -> None:
+    async def test(producer: Producer) -> None:
+        queued = [producer.send_many("t", [b"y", b"z"])] if bulk else [producer.send("t", b"x"), producer.send("t", b"y")]
+        task = await waiting_begins(queued, WAITS[name])
+        flushing = threading.Thread(target=producer.flush)
+        flushing.start()
+        async with asyncio.timeout(60):
+            await task
+            await WAITS[name](queued)  # when all are done, too
+        flushing.join()
+        assert queued[0].done()
+
+    with producing(cluster, linger_ms=60_000) as producer:
+        producer.partitions_for("t")
+        asyncio.run(test(producer), debug=True)  # asyncio raises when a thread wakes it in the wrong way
+
+
+@pytest.mark.parametrize("name", WAITS)
+@pytest.mark.parametrize("bulk", [False, True])
+def test_what_asyncio_waits_with_takes_deliveries_of_an_async_producer(cluster: FakeCluster, name: str, bulk: bool) -> None:
+    async def test() -> None:
+        async with AsyncProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000) as producer:
+            one = await producer.send_many("t", [b"y", b"z"]) if bulk else await producer.send("t", b"x")
+            queued = [one, await producer.send("t", b"z")]
+            task = await waiting_begins(queued, WAITS[name])
+            await producer.flush()
+            await task
+            await WAITS[name](queued)
+            assert one.done()
+
+    asyncio.run(test())
+
+
+def test_asyncio_wait_returns_the_deliveries(cluster: FakeCluster) -> None:
     async def test() -> None:
         async with AsyncProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
             one, bulk = await producer.send("t", b"x"), await producer.send_many("t", [b"y", b"z"])
@@ -39,6 +104,29 @@ def test_asyncio_wait_takes_deliveries(cluster: FakeCluster) -> None:
             assert (done, pending) == ({one, bulk, bulk[1]}, set())
 
     asyncio.run(test())
+
+
+def test_a_wait_that_ends_early_leaves_no_callback_behind(cluster: FakeCluster) -> None:
+    async def test(producer: Producer) -> None:
+        queued = [producer.send("t", b"x"), producer.send_many("t", [b"y"])]
+        done, pending = await asyncio.wait(queued, timeout=0)  # type: ignore[type-var]  # typeshed wants a Future
+        assert (done, pending) == (set(), set(queued))
+
+    with producing(cluster, linger_ms=60_000) as producer:
+        producer.partitions_for("t")
+        asyncio.run(test(producer))  # its loop is closed: a callback left behind is logged as an error
+        producer.flush()
+
+
+def test_asyncio_wait_looks_at_no_failure(cluster: FakeCluster) -> None:
+    async def test(producer: Producer) -> None:
+        delivery = producer.send("t", b"x")
+        assert await asyncio.wait([delivery]) == ({delivery}, set())  # type: ignore[type-var]  # typeshed wants a Future
+        with pytest.raises(DeliveryError):
+            producer.flush()
+
+    with producing(cluster) as producer, cluster.intercept(Fail(29), "Produce"):
+        asyncio.run(test(producer))
 
 
 def test_a_removed_callback_is_not_called(cluster: FakeCluster) -> None:
