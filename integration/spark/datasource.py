@@ -20,7 +20,8 @@ _REDACTED: Final = "spark.sql.redaction.options.regex"
 class PyclientDataSource(DataSource):
     """Kafka topics as tables and streams, with the option names and columns of Spark's own Kafka source.
 
-    `pyclient.integration.spark.options` has the options. Installed packages are found by Spark itself; elsewhere `register` makes the name known.
+    `pyclient.integration.spark.options` has the options. Installed packages are found by Spark itself;
+    elsewhere `register` makes the name known.
     """
 
     @classmethod

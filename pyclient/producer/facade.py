@@ -66,7 +66,8 @@ class Producer(FastSend, _NoTransactions):
     """Sends records to Kafka; used by any number of threads.
 
     Options are keywords in snake_case, or Kafka's dotted names in the mapping *config*; a keyword wins;
-    ``help('pyclient.option_types.ProducerOptions')`` lists them. ``key_serializer`` and ``value_serializer`` turn keys and values into bytes. ``partitioner`` is an
+    ``help('pyclient.option_types.ProducerOptions')`` lists them. ``key_serializer`` and ``value_serializer``
+    turn keys and values into bytes. ``partitioner`` is an
     object, a name, or ``"package.module:Class"``; ``interceptors`` is a list of these
     (`pyclient.plugins.ProducerInterceptor`).
 

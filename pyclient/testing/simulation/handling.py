@@ -37,7 +37,8 @@ class CrashedError(Exception):
 
 
 class Handling:
-    """Handles the records of the members of service *name*, one after the other. ``calm()``: nothing may fail any more."""
+    """Handles the records of the members of service *name*, one after the other. ``calm()``: nothing may fail
+    any more."""
 
     def __init__(self, world: World, facts: GroupFacts, judge: Judge, name: str, random: Random, calm: Callable[[], bool],
                  inside: Callable[[str], contextlib.AbstractContextManager[None]]) -> None:

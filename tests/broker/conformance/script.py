@@ -90,7 +90,8 @@ class Run:
         self.script = script
         self.version = version
         self.turn = turn
-        """How often the script ran before on these clusters (make flaky EACH=20): later turns have names of their own."""
+        """How often the script ran before on these clusters (make flaky EACH=20): later turns have names of
+        their own."""
         self.answers: dict[str, Plain] = {}
         self.began = time.time()
 
