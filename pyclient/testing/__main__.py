@@ -119,6 +119,9 @@ def _serve_real(options: argparse.Namespace, config: dict[str, str]) -> None:
     print(f"starting Apache Kafka {options.version} …", file=sys.stderr)
     security = Security(users=USERS, super_users=USERS) if options.secure else None
     with LocalCluster(options.brokers, mode=options.mode, version=options.version, config=config, security=security, port=_port(options)) as cluster:
+        shown = cluster.bootstrap_servers if security is None else cluster.bootstrap("SASL_SSL")
+        if options.port is not None and options.port not in ports_of(shown):
+            raise ValueError(f"--port {options.port} cannot be used: another cluster of this user has reserved it")
         if security is not None:
             _announce_secured(cluster, options.ca)
         else:
@@ -126,6 +129,11 @@ def _serve_real(options: argparse.Namespace, config: dict[str, str]) -> None:
         while True:
             time.sleep(CHECK_EVERY_S)
             cluster.check_alive()
+
+
+def ports_of(bootstrap_servers: str) -> list[int]:
+    """The port of each address."""
+    return [int(address.rpartition(":")[2]) for address in bootstrap_servers.split(",")]
 
 
 def _announce_secured(cluster: LocalCluster, ca_file: str | None) -> None:
