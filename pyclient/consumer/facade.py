@@ -33,7 +33,8 @@ class Consumer(ConsumerBase):
     """Reads records from Kafka; used by one thread at a time.
 
     Options as in `pyclient.Producer`; ``help('pyclient.option_types.ConsumerOptions')`` lists them. With *topics*
-    (names, or a compiled pattern) and a ``group_id`` it shares their partitions with the other members of its group and continues at the committed offsets.
+    (names, or a compiled pattern) and a ``group_id`` it shares their partitions with the other members of its group and
+    continues at the committed offsets.
     `assign` gives it partitions without membership. *rebalance_listener* is called when partitions come and go
     (`pyclient.plugins.RebalanceListener`). *interceptors* see records before they are returned, and every commit
     (`pyclient.plugins.ConsumerInterceptor`). Deserializers run when records are polled.
