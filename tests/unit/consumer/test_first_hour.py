@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyclient import AsyncConsumer, Consumer, TopicPartition
-from pyclient.consumer import facade
+from pyclient.consumer import facade, facade_base
 from pyclient.errors import IllegalStateError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from pyclient.testing import FakeCluster, Silence
 from tests.waiting import eventually
@@ -237,7 +237,7 @@ def test_start_and_stop_do_what_async_with_does(cluster: FakeCluster) -> None:
 
 def test_a_close_without_a_timeout_ends_though_no_broker_answers(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """How long it takes is tested in virtual time (test_operator_log)."""
-    assert facade.CLOSE_TIMEOUT_MS == 5_000
+    assert facade_base.CLOSE_TIMEOUT_MS == 5_000
     monkeypatch.setattr(facade, "CLOSE_TIMEOUT_MS", 100)
     consumer = Consumer(bootstrap_servers=cluster.bootstrap_servers, group_id="g", auto_offset_reset="earliest")
     consumer.assign([TP])
