@@ -136,6 +136,15 @@ def _(original: Target) -> Target:
     return mark_returned
 
 
+@bug("commits", "a commit within an iteration leaves out the current record", "C21", f"{CONSUMED}.committable")
+def _(_original: Target) -> Target:
+    def committable(self: Any) -> Any:
+        inside = {} if self.current is None else self._iterated.through(self.current, inclusive=False)
+        self._consume_returned()
+        return {**self._consumed.all(), **inside}
+    return committable
+
+
 @bug("commits", "a commit stores positions of partitions that went and came back", "C24", f"{MEMBER_COMMIT}.begin")
 def _(original: Target) -> Target:
     def begin(self: Any) -> Any:

@@ -25,7 +25,7 @@ bug("produce", "records leave without a producer id", "I11", f"{SENDER}._has_id"
 
 @bug("produce", "several batches leave before the broker has stored the first", "Java 15591: the first write is lost unseen", f"{SEQUENCE}.has_room")
 def _(original: Target) -> Target:
-    return lambda self, to: original(self, to) or (self.stamps and to == self.leader and len(self.under_way) < self.limit)
+    return lambda self, to: original(self, to) or (self.stamps and to == self.leader and len(self.in_flight) < self.limit)
 
 
 @bug("produce", "each attempt has a sequence of its own", "P16: duplicates", f"{SEQUENCE}.sent")

@@ -129,6 +129,15 @@ def a_commit_belongs_to_the_present_assignment(judge: Judge, member: Member, tp:
         raise breach(a_commit_belongs_to_the_present_assignment, f"{member.name} commits {offset} of {partition}, of which it has no record since it was assigned")
 
 
+@holds("committed within", "C21", GROUPS)
+def a_commit_within_an_iteration_stores_the_current_record(judge: Judge, member: Member, record: Record) -> None:
+    """Inside an iteration the current record counts as consumed."""
+    facts, tp = _facts(judge), (record.topic, record.partition)
+    if not facts.tainted(tp) and facts.highest.get(tp, -1) <= record.offset:
+        raise breach(a_commit_within_an_iteration_stores_the_current_record, f"{member.name} commits after offset {record.offset} of {TopicPartition(*tp)}, "
+                     f"and {facts.highest.get(tp)} is stored")
+
+
 # --- coming to rest ---------------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,8 @@ PREPARES_SHARE: Final = 0.4
 WORKS_SHARE: Final = 0.3
 WORK_S: Final = (0.005, 0.01, 0.3, 1.5)
 """How long a member works on records; long enough for automatic commits to be stored meanwhile."""
+COMMITS_SHARE: Final = 0.1
+"""The probability of a commit after each record of an iteration, for those who commit there."""
 WAITS_S: Final = (0.0, 0.3, 2.0)
 LONGEST_LOOP: Final = (1, 5, 40)
 """After so many records an iteration is left."""
@@ -37,16 +39,20 @@ class CrashedError(Exception):
 
 
 class Handling:
-    """Handles the records of the members of service *name*, one after the other. ``calm()``: nothing may fail
-    any more."""
+    """Handles the records of the members of service *name*, one after the other.
+
+    ``calm()``: nothing may fail any more. Without *automatic* commits some commit within iterations.
+    """
 
     def __init__(self, world: World, facts: GroupFacts, judge: Judge, name: str, random: Random, calm: Callable[[], bool],
-                 inside: Callable[[str], contextlib.AbstractContextManager[None]]) -> None:
+                 inside: Callable[[str], contextlib.AbstractContextManager[None]], *, automatic: bool) -> None:
         self._world, self._facts, self._judge, self._random = world, facts, judge, random
         self._calm = calm
         self._inside = inside
         self._iterates = random.choice(ITERATES)
         self._crashes = random.choice(CRASHES)
+        self._loops = world.random(f"{name} in loops")
+        self._commits_within = not automatic and self._loops.random() < 0.5
         self._prepares = world.random(f"{name} prepares").random() < PREPARES_SHARE
         self._member: Member
 
@@ -126,8 +132,16 @@ class Handling:
             self._seek(record)
             return
         self._facts.process((record.topic, record.partition), record.offset)
+        if self._commits_within and self._loops.random() < COMMITS_SHARE:
+            await self._commit(record)
         if self._happens(PAUSES_SHARE / 5):
             self._pause(TopicPartition(record.topic, record.partition))
+
+    async def _commit(self, record: Record) -> None:
+        """Commit within the body of the iteration, after *record* was handled."""
+        with self._inside("commit"):
+            await self._member.consumer.commit(timeout=5.0)
+        self._judge.after("committed within", self._member, record)
 
     # ---- on the way --------------------------------------------------------------------------------------------------
 

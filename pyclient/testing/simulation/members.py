@@ -85,7 +85,8 @@ class MemberService:
         """Its listener may raise or be slow."""
         self._commits = self._random.choice((0.1, 0.5, 1.0))
         """The probability of a commit per step, without automatic commits."""
-        self._handling = Handling(world, facts, judge, self.name, self._random, lambda: self._faults_are_over, self._inside)
+        self._handling = Handling(world, facts, judge, self.name, self._random, lambda: self._faults_are_over, self._inside,
+                                  automatic=self._options["enable_auto_commit"])
         self._member: Member
 
     # ---- lives -------------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ class Security:
     def login_faults(self) -> Sequence[str]:
         """What can go wrong with its logins, beside all else."""
         if self.mechanism == BEARER:
-            return [*sorted(LOGIN_FAULTS), "token_outage"]  # twice: most of them end before a client asks for a token
+            return [*sorted(LOGIN_FAULTS), *sorted(TOKEN_FAULTS)]  # these twice: most end before a client asks for a token
         return sorted(LOGIN_FAULTS - TOKEN_FAULTS) if self.mechanism is not None else []
 
     @property

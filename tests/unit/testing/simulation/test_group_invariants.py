@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -62,3 +62,11 @@ def test_C21_the_position_of_a_member_is_behind_what_it_got(judge: Judge) -> Non
     assert breach(judge, "returned to a member", owner, ORDERS, 9) == "the_position_of_a_member_is_behind_what_was_returned"
     judge.facts.begin(WHERE, 9)
     judge.after("returned to a member", owner, ORDERS, 9)
+
+
+def test_C21_a_commit_within_an_iteration_includes_the_current_record(judge: Judge) -> None:
+    record, highest = SimpleNamespace(topic="orders", partition=0, offset=7), cast("GroupFacts", judge.facts).highest
+    highest[WHERE] = 8
+    judge.after("committed within", member(), record)
+    highest[WHERE] = 7
+    assert breach(judge, "committed within", member(), record) == "a_commit_within_an_iteration_stores_the_current_record"
