@@ -75,7 +75,7 @@ def test_it_serves_on_the_printed_address_until_it_is_ended_and_exits_with_0(end
         process.send_signal(ended_by)
         _, said = process.communicate(timeout=60)
         assert process.returncode == 0, said
-        assert f'Producer(bootstrap_servers="{address[0]}:{address[1]}")' in said
+        assert f'"bootstrap.servers": "{address[0]}:{address[1]}"' in said
         assert "Traceback" not in said
     assert not answers(address)
 

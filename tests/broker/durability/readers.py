@@ -59,7 +59,7 @@ class Readers:
         for each in self._running:
             each.terminate()
         codes = [each.wait(LIMIT_S) for each in self._running]
-        assert codes == [0] * len(codes), self.errors
+        assert codes == [0] * len(codes), f"members ended with {codes}\n{self.errors}"
 
     def abandon(self) -> None:
         """The test has failed: end every process."""
