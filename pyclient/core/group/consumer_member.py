@@ -209,6 +209,7 @@ class ConsumerMember(Membership):
         if self.state in (State.OUT, State.FAILED):
             return ()
         if self._follow_metadata():
+            self._reconciliation.note_names(self._metadata.cluster.names)
             self._reconciliation.pending = True
         if self._poll_overdue(now):
             self._expire()
@@ -261,7 +262,8 @@ class ConsumerMember(Membership):
             self._advance(Event.ACKNOWLEDGED)
         if response.assignment is not None and self._reconciliation.set_assignment(response.assignment):
             self._changes.withdraw()
-            self._metadata.identify(self._reconciliation.unnamed(self._metadata.cluster.names))
+            self._reconciliation.note_names(self._metadata.cluster.names)
+            self._metadata.identify(self._reconciliation.unnamed())
 
     def _on_released(self, _: object, error: BaseException | None) -> None:
         """The coordinator no longer reserves the instance id for the registration before."""

@@ -83,13 +83,18 @@ class Reconciliation:
 
     # ---- ids and names ----------------------------------------------------------------------------------------------
 
+    def note_names(self, names: TopicNames) -> None:
+        """Remember the names of assigned topics: the view may drop them before the next change begins."""
+        known = {topic: names.get(topic) or self._names.get(topic) for topic, _ in self._assignment or ()}
+        self._names = {topic: name for topic, name in known.items() if name is not None}
+
     def with_ids(self, owned: Iterable[TopicPartition]) -> frozenset[TopicIdPartition]:
         """The partitions of the user's thread, by topic id."""
         return frozenset((self._ids[tp], tp.partition) for tp in owned)
 
-    def unnamed(self, names: TopicNames) -> list[UUID]:
+    def unnamed(self) -> list[UUID]:
         """Topics in the assignment whose names are not known yet."""
-        return sorted({topic for topic, _ in self._assignment or () if topic not in names and topic not in self._names})
+        return sorted({topic for topic, _ in self._assignment or () if topic not in self._names})
 
     def topics(self) -> frozenset[str]:
         """The topics of the assignment, as far as their names are known, and of the partitions owned."""
@@ -97,7 +102,6 @@ class Reconciliation:
 
     def _named(self, assignment: Collection[TopicIdPartition], names: TopicNames) -> dict[TopicPartition, UUID]:
         """Of two topics with one name, the older one was deleted: the view knows the newer one."""
-        known = {topic: names.get(topic) or self._names.get(topic) for topic, _ in assignment}
-        self._names = {topic: name for topic, name in known.items() if name is not None}
+        self.note_names(names)
         oldest_first = sorted(assignment, key=lambda each: (each[0] in names, each))
         return {TopicPartition(self._names[topic], number): topic for topic, number in oldest_first if topic in self._names}

@@ -434,6 +434,25 @@ def test_N06_partitions_at_whose_assignment_the_listener_raised_are_not_owned_an
     assert owned(member.heartbeat()) == with_ids(*tps(0, 1))
 
 
+def test_N06_an_assignment_that_came_before_the_listener_raised_is_assigned_though_the_view_dropped_its_topic() -> None:
+    member = ConsumerHarness()
+    member.metadata_shows(t=2)
+    member.subscribes_broker_pattern("[tu].*")
+    member.polls()
+    member.reply_assignment(member.heartbeat())
+    member.turn()
+    change = member.group.change
+    assert change is not None
+    assert member.group.begin(change)
+    member.reply_assignment(member.heartbeat(INTERVAL), *tps(0, 1))
+    member.group.complete(change, ValueError("the listener's"))
+    member.metadata_shows(u=1)
+    member.turn()
+    member.polls()
+    member.carries_out(ASSIGNED, *tps(0, 1))
+    assert owned(member.heartbeat()) == with_ids(*tps(0, 1))
+
+
 def test_N06_partitions_at_whose_revocation_the_listener_raised_are_revoked() -> None:
     member = ConsumerHarness()
     member.becomes_stable(*tps(0, 1))
