@@ -14,7 +14,8 @@ from typing import Any, Final, NoReturn, TypeVar
 from pyclient.foreign_call_table import ARGUMENTS, HABITS, METHODS, Argument, Habit, Method
 
 C = TypeVar("C", bound=type)
-_CALL: Final = re.compile(r"\b(?:producer|consumer|admin)\.(\w+)\(")
+_CALL: Final = re.compile(r"\b(?:producer|consumer|admin)\.(\w+)\((?:[^()]*(\))(?=\[))?")
+"""A call of a method; as a whole, with the second group, if its result is indexed."""
 
 
 def no_attribute(thing: object, owner: str, name: str) -> AttributeError:
@@ -41,7 +42,9 @@ def habit(name: str) -> str:
 def written(row: Method | Argument | Habit, facade: type = object) -> str:
     """What to write and the note, with ``await`` where *facade*'s methods are awaited."""
     def awaited(call: re.Match[str]) -> str:
-        return f"await {call[0]}" if inspect.iscoroutinefunction(getattr(facade, call[1], None)) else call[0]
+        if not inspect.iscoroutinefunction(getattr(facade, call[1], None)):
+            return call[0]
+        return f"(await {call[0]})" if call[2] else f"await {call[0]}"
 
     line = f"write {_CALL.sub(awaited, row.here)}" if row.here else ""
     return "; ".join(filter(None, [line, row.note]))

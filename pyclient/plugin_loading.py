@@ -141,7 +141,7 @@ def as_serializer(spec: object, what: str = "value", *, may_drop: bool = False) 
     it *may_drop* that: a forgotten ``return`` would delete what readers know of the key. A function is not called for
     None.
     """
-    serialize = _guarded("serialize", _called(load_plugin("serializer", spec), "serialize"))
+    serialize = _guarded("serialize", _called("serializer", load_plugin("serializer", spec), "serialize"))
 
     def bytes_or_none(topic: str, value: Any, headers: Headers) -> bytes | None:
         data = serialize(topic, value, headers)
@@ -156,11 +156,14 @@ def as_serializer(spec: object, what: str = "value", *, may_drop: bool = False) 
 
 def as_deserializer(spec: object) -> Deserialize:
     """``f(topic, data, headers) -> value``, as `as_serializer`."""
-    return _guarded("deserialize", _called(load_plugin("deserializer", spec), "deserialize"))
+    return _guarded("deserialize", _called("deserializer", load_plugin("deserializer", spec), "deserialize"))
 
 
-def _called(plugin: Any, method: str) -> Callable[[str, Any, Headers], Any]:
+def _called(kind: str, plugin: Any, method: str) -> Callable[[str, Any, Headers], Any]:
     function = getattr(plugin, method, None)
+    called = plugin if function is None else function
+    if inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(getattr(called, "__call__", None)):  # noqa: B004
+        raise ConfigurationError(f"the {kind} must be a plain function: nothing awaits an `async def` function", option=kind)
     if function is None:
         return lambda topic, value, headers: None if value is None else plugin(value)
     if _takes(function, 3):

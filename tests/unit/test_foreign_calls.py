@@ -212,3 +212,8 @@ def test_numbers_and_truth_values_are_taken_as_topic_configs(servers: str) -> No
         wrong: Any = {"retention.ms": 1.5}
         with pytest.raises(TypeError, match=r"str, int or bool"):
             admin.create_topics([NewTopic("logs", configs=wrong)])
+
+
+def test_the_line_to_write_awaits_before_it_indexes() -> None:
+    with pytest.raises(AttributeError, match=r"\(await consumer\.committed\(\[partition\]\)\)\[partition\]\.offset"):
+        _ = AsyncConsumer.seek_to_committed  # type: ignore[attr-defined]

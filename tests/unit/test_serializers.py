@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyclient.errors import SerializationError
+from pyclient.errors import ConfigurationError, SerializationError
 from pyclient.plugin_loading import as_deserializer, as_serializer
 from pyclient.serializers import (
     BytesSerde,
@@ -116,3 +116,19 @@ def test_bytes_of_another_format_are_refused(serde: Any, data: bytes) -> None:
 def test_bytearray_and_memoryview_are_copied_to_bytes() -> None:
     assert BytesSerde().serialize("t", bytearray(b"ab")) == b"ab"
     assert BytesSerde().serialize("t", memoryview(b"ab")) == b"ab"
+
+
+@pytest.mark.parametrize("wrap", [as_serializer, as_deserializer])
+def test_an_async_function_is_refused_when_the_client_is_made(wrap: Any) -> None:
+    class Method:
+        async def serialize(self, topic: str, value: object) -> bytes:
+            return b""
+
+        deserialize = serialize
+
+    async def function(value: object) -> bytes:
+        return b""
+
+    for spec in (function, Method()):
+        with pytest.raises(ConfigurationError, match=r"serializer must be a plain function: nothing awaits an `async def` function"):
+            wrap(spec)
