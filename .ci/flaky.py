@@ -2,8 +2,8 @@
 
 Several pytest processes run at once, more than the machine has cores, so that the order of events varies. The output of
 each failed run is kept under build/flaky; the closing line counts runs and failures. With ``EACH=20`` a
-process runs the
-tests twenty times, on the same shared brokers: ``TIMES=10 EACH=20`` is 200 runs of each test in ten processes.
+process runs the tests twenty times, on the same shared brokers: ``TIMES=10 EACH=20`` is 200 runs of each test in ten
+processes.
 """
 from __future__ import annotations
 

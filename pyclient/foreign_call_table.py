@@ -1,8 +1,7 @@
 """The table of other clients' methods, arguments and habits: the line to write here instead.
 
-`foreign_calls` answers mistakes from it, and the page on migrating is generated from it. Lines are Python as
-sync clients
-write it; a test binds each to this client's signatures.
+`foreign_calls` answers mistakes from it, and the page on migrating is generated from it. Lines are Python
+as sync clients write it; a test binds each to this client's signatures.
 """
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from pyclient.consumer.core import ConsumerCore
+from pyclient.errors import counted
 
 SHOWN: Final = 3
 """Topics named before the others are only counted."""
@@ -36,8 +37,3 @@ def _subscription(core: ConsumerCore) -> Iterable[str]:
 def _assignment(core: ConsumerCore) -> str:
     paused = len(core.fetcher.paused)
     return f"{counted(len(core.fetcher.positions), 'partition')} assigned" + (f", {paused} paused" if paused else "")
-
-
-def counted(number: int, noun: str) -> str:
-    """The number with its noun: 1 record, 2 records."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -67,9 +67,8 @@ class Producer(FastSend, _NoTransactions):
 
     Options are keywords in snake_case, or Kafka's dotted names in the mapping *config*; a keyword wins;
     ``help('pyclient.option_types.ProducerOptions')`` lists them. ``key_serializer`` and ``value_serializer``
-    turn keys and values into bytes. ``partitioner`` is an
-    object, a name, or ``"package.module:Class"``; ``interceptors`` is a list of these
-    (`pyclient.plugins.ProducerInterceptor`).
+    turn keys and values into bytes. ``partitioner`` is an object, a name, or ``"package.module:Class"``;
+    ``interceptors`` is a list of these (`pyclient.plugins.ProducerInterceptor`).
 
     Raises:
         ConfigurationError: an option that is unknown, of a wrong type or out of range.

@@ -6,15 +6,12 @@ says that a partition is missing, for it may have been added a moment before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from pyclient.core.fetching.fetch_errors import no_partition, no_topic
 from pyclient.core.metadata import Metadata
+from pyclient.core.outages import PATIENCE
 from pyclient.errors import KafkaError, UnknownTopicOrPartitionError
 from pyclient.records import TopicPartition
-
-PATIENCE: Final = 2.0
-"""Seconds that an assigned topic may be missing before polls raise it; it is logged then, too."""
 
 
 class Unconfirmed:
@@ -50,7 +47,7 @@ class Unconfirmed:
                 yield tp, no_partition(tp, len(topic.partitions))
 
     def _is_missing(self, topic: str, since: float) -> bool:
-        """As in Java, a topic that reading may create is waited for; a warning is logged meanwhile."""
+        """As in Java, a topic that reading may create is waited for. Polls raise it when the log shows it."""
         known = self._metadata.cluster.topics.get(topic)
         return (known is not None and known.error == UnknownTopicOrPartitionError.code
                 and not self._metadata.creates_topics and self._metadata.asked_at >= since + PATIENCE)
