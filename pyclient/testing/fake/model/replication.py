@@ -172,8 +172,9 @@ class Replication:
             self.spread()
 
     def _waited(self, replica: Replica) -> None:
+        """Only a leader that runs takes a follower out of the ISR."""
         replica.behind = None
-        if replica.seen < self._leader.log.end:
+        if self._roles.is_alive(self._roles.leader) and replica.seen < self._leader.log.end:
             self._roles.lagging(replica.broker)
 
     def _copy(self, replica: Replica) -> None:

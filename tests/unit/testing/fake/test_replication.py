@@ -106,6 +106,17 @@ def test_a_stuck_follower_leaves_the_isr() -> None:
         assert sorted(driver.partition.isr) == [1, 2, 3]
 
 
+def test_a_dead_leader_takes_no_follower_out_of_the_isr() -> None:
+    with lagging(failure_detection_ms=5000, replica_lag_time_max_ms=1000) as driver:
+        driver.do(lambda: driver.partition.set_lag(math.inf))
+        driver.produce(acks=1)
+        driver.kill(1)
+        driver.advance(3)
+        assert driver.partition.isr == [1, 2, 3]
+        driver.advance(3)
+        assert driver.partition.leader == 2
+
+
 def test_an_old_leader_comes_back_without_what_it_alone_had() -> None:
     with lagging() as driver:
         driver.produce(at=1)
