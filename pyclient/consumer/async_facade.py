@@ -53,8 +53,7 @@ class AsyncConsumer(AsyncFacade, ConsumerBase):
     def subscribe(self, topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern, *,
                   rebalance_listener: AnyAsyncRebalanceListener | None = None) -> None:
         """As `Consumer.subscribe`. The listener's methods may be plain functions or coroutine functions."""
-        with self._single_user.outside_listeners:
-            self._run_on_loop(lambda: self._subscribe(topics, rebalance_listener))
+        self._change_subscription(topics, rebalance_listener)
 
     def subscription(self) -> frozenset[str]:
         """As `Consumer.subscription`."""

@@ -52,18 +52,18 @@ class ConsumedPositions:
         if self._interceptors is None and not self._leftover and not self._not_intercepted:
             self._in_transit = records = self._collect(limit)
             return records
-        return self._take_leftover_first(limit, self._core.fetcher.paused)
+        return self._take_leftover_first(limit, self._core.fetcher.withheld)
 
-    def _take_leftover_first(self, limit: int, paused: frozenset[TopicPartition]) -> Records:
-        leftover = without(self._leftover, paused)
+    def _take_leftover_first(self, limit: int, withheld: frozenset[TopicPartition]) -> Records:
+        leftover = without(self._leftover, withheld)
         if leftover:
             records, later = split_at(leftover, limit)
             # One statement: no interrupt can come between the two.
-            self._in_transit, self._leftover = records, join(later, only(self._leftover, paused))
+            self._in_transit, self._leftover = records, join(later, only(self._leftover, withheld))
         elif self._interceptors is None and not self._not_intercepted:
             self._in_transit = records = self._collect(limit)
         else:
-            records = self._intercepted(limit, paused)
+            records = self._intercepted(limit, withheld)
         return records
 
     def _collect(self, limit: int) -> Records:
@@ -72,16 +72,16 @@ class ConsumedPositions:
     def _keep(self, records: Records) -> None:
         self._not_intercepted = join(self._not_intercepted, records)
 
-    def _intercepted(self, limit: int, paused: frozenset[TopicPartition]) -> Records:
+    def _intercepted(self, limit: int, withheld: frozenset[TopicPartition]) -> Records:
         """What the interceptors leave of the next records.
 
         The records stay in `_not_intercepted` until the interceptors have returned.
         """
-        if not without(self._not_intercepted, paused):
+        if not without(self._not_intercepted, withheld):
             self._keep(self._collect(limit))
-        records, later = split_at(without(self._not_intercepted, paused), limit)
+        records, later = split_at(without(self._not_intercepted, withheld), limit)
         shown = records if self._interceptors is None else self._interceptors.on_consume(records)
-        self._in_transit, self._not_intercepted = shown, join(later, only(self._not_intercepted, paused))
+        self._in_transit, self._not_intercepted = shown, join(later, only(self._not_intercepted, withheld))
         return shown
 
     def mark_returned(self, records: Records) -> None:

@@ -206,7 +206,16 @@ class ConsumerCore(ClientCore):
             raise ConfigurationError("brokers match a SubscriptionPattern only for groups of the consumer protocol: set group_protocol=consumer, "
                                      "or give a compiled pattern (re.compile), which the client matches", option="topics")
         group.subscribe(subscription)
+        self._hold_unsubscribed(group)
         self.driver.wake()
+
+    def _hold_unsubscribed(self, group: Membership) -> None:
+        """G06: until the group takes the partitions of topics that are not subscribed any more, nothing of them is
+        returned or fetched.
+        """
+        assigned = list(self.fetcher.positions)
+        self.fetcher.hold([tp for tp in assigned if not group.may_read(tp.topic)])
+        self.fetcher.release([tp for tp in assigned if group.may_read(tp.topic)], self.clock())
 
     def member(self) -> Membership:
         """The membership.
@@ -256,7 +265,7 @@ class ConsumerCore(ClientCore):
         """The user's thread has carried *change* out; its listener raised *error*."""
         group = self.member()
         group.complete(change, error)
-        kept = [tp for tp in change.partitions if tp in group.owned]
+        kept = [tp for tp in change.partitions if tp in group.owned and group.may_read(tp.topic)]
         self.fetcher.remove([tp for tp in change.partitions if tp not in group.owned])
         self.fetcher.release(kept, self.clock())
         self._log_membership(change)

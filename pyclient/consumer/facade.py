@@ -80,8 +80,7 @@ class Consumer(ConsumerBase):
             ConfigurationError: there is no ``group_id``.
             IllegalStateError: partitions were given by `assign`.
         """
-        with self._single_user.outside_listeners:
-            self._run_on_loop(lambda: self._subscribe(topics, rebalance_listener))
+        self._change_subscription(topics, rebalance_listener)
 
     def subscription(self) -> frozenset[str]:
         """The subscribed topics; of a pattern those that match it now."""

@@ -88,6 +88,11 @@ class ConsumerBase(Facade):
         self._run_on_loop(lambda: self._core.assign(wanted))
         self._consumed_positions.forget(gone)
 
+    def _change_subscription(self, topics: Any, listener: Any) -> None:
+        with self._single_user.outside_listeners:
+            self._run_on_loop(lambda: self._subscribe(topics, listener))
+            self._consumed_positions.stop_iteration()
+
     def _subscribe(self, topics: Any, listener: Any) -> None:
         """Runs on the loop, or before there is one."""
         wanted = as_subscription(topics, internal=not self._config.exclude_internal_topics)

@@ -166,6 +166,9 @@ def _(original: Target) -> Target:
     return _with_fetcher_without(original, "release")
 
 
+bug("user", "records of a topic that is not subscribed any more are returned", "G06", f"{CORE}._hold_unsubscribed")(nothing)
+
+
 @bug("user", "an iteration that is interrupted loses what it had not shown", "C21", f"{CONSUMED}.stop_iteration")
 def _(original: Target) -> Target:
     def stop_iteration(self: Any) -> None:

@@ -72,6 +72,11 @@ class Fetcher:
         """The paused partitions."""
         return self._placement.paused
 
+    @property
+    def withheld(self) -> frozenset[TopicPartition]:
+        """The partitions of which nothing is returned: they are paused or held."""
+        return self._placement.withheld
+
     def assign(self, partitions: Iterable[TopicPartition], now: float) -> None:
         """Read exactly these partitions; those kept go on where they are."""
         wanted = dict.fromkeys(partitions)
@@ -102,7 +107,7 @@ class Fetcher:
         self._metadata.pin(tp.topic for tp in self.positions)
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch nothing of these any more."""
+        """Return and fetch nothing of these until `release`."""
         self._placement.hold([tp for tp in partitions if tp in self.positions])
 
     def release(self, partitions: Iterable[TopicPartition], now: float) -> None:

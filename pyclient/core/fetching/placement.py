@@ -112,20 +112,27 @@ class Placement:
         for tp in resumed:
             self.place(tp)
 
+    @property
+    def withheld(self) -> frozenset[TopicPartition]:
+        """The partitions of which nothing is returned: they are paused or held."""
+        return frozenset(self._paused | self._held)
+
     def apply_pauses(self) -> None:
-        """Let the buffer return nothing of the paused partitions."""
-        self._buffer.pause(self._paused)
+        """Let the buffer return nothing of the paused and the held partitions."""
+        self._buffer.pause(self.withheld)
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch nothing of these until `release`."""
+        """Return and fetch nothing of these until `release`."""
         held = list(partitions)
         self._held.update(held)
+        self.apply_pauses()
         for tp in held:
             self.place(tp)
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         """End `hold`; to be placed once its position is looked up, if it has none."""
         self._held.difference_update(partitions)
+        self.apply_pauses()
 
     # ---- rests after errors -----------------------------------------------------------------------------------------
 

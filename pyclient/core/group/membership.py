@@ -79,6 +79,10 @@ class Membership(abc.ABC):
         """The topics subscribed to; of a pattern those that match it now."""
         return self._topics.topics
 
+    def may_read(self, topic: str) -> bool:
+        """Whether *topic* is subscribed to, as far as the client can decide."""
+        return self._topics.may_include(topic)
+
     def _resolve(self) -> None:
         """Resolve the subscription in the newest view."""
         self._topics.resolve()

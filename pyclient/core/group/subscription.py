@@ -43,8 +43,17 @@ class Subscription:
         """The topics it means now; empty for a pattern for the brokers, as only they know which topics it matches."""
         if self.pattern is None:
             return self.names
-        return frozenset(name for name, topic in cluster.topics.items()
-                         if (self.internal or not topic.internal) and self.pattern.fullmatch(name))
+        return frozenset(name for name in cluster.topics if self._matches(name, cluster))
+
+    def may_include(self, topic: str, cluster: Cluster) -> bool:
+        """Whether it includes *topic*, which need not exist; true of any topic if only brokers can decide."""
+        if self.pattern is not None:
+            return self._matches(topic, cluster)
+        return topic in self.names or self.brokers_pattern is not None
+
+    def _matches(self, name: str, cluster: Cluster) -> bool:
+        topic = cluster.topics.get(name)
+        return self.pattern is not None and (self.internal or topic is None or not topic.internal) and self.pattern.fullmatch(name) is not None
 
 
 class TopicSubscription:
@@ -63,6 +72,10 @@ class TopicSubscription:
 
     def __bool__(self) -> bool:
         return bool(self.subscription)
+
+    def may_include(self, topic: str) -> bool:
+        """As `Subscription.may_include`, in the newest view."""
+        return self.subscription.may_include(topic, self._metadata.cluster)
 
     @property
     def describable(self) -> frozenset[str]:

@@ -17,6 +17,8 @@ class Member:
 
     name: str
     consumer: AsyncConsumer
+    topics: frozenset[str]
+    """What it subscribes to, by names or by a pattern."""
     owned: dict[TopicPartition, int] = attrs.field(factory=dict)
     """What its listener was given, and what the group had committed then (-1: nothing)."""
     next: dict[TopicPartition, int] = attrs.field(factory=dict)

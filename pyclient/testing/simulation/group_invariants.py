@@ -74,6 +74,16 @@ def no_record_of_a_paused_partition_is_returned(judge: Judge, member: Member, re
         raise breach(no_record_of_a_paused_partition_is_returned, f"{member.name} got offset {record.offset} of {record.topic}-{record.partition}, which it has paused")
 
 
+@holds("delivered", "G06", GROUPS)
+def no_record_of_a_topic_that_is_not_subscribed_is_returned(judge: Judge, member: Member, record: Record) -> None:
+    """Once a member subscribes to other topics, no record of those before is returned, even if it owns partitions of
+    them until the next rebalance.
+    """
+    if record.topic not in member.topics:
+        raise breach(no_record_of_a_topic_that_is_not_subscribed_is_returned, f"{member.name} subscribes to {sorted(member.topics)} "
+                     f"and got offset {record.offset} of {record.topic}-{record.partition}")
+
+
 @holds("delivered", "C21", GROUPS)
 def no_record_of_a_group_is_skipped(judge: Judge, member: Member, record: Record) -> None:
     """Offsets are consecutive. A new owner starts at or before the first unprocessed record, and not before the offset

@@ -4,7 +4,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -29,6 +29,8 @@ RESUBSCRIBE_AFTER_S: Final = 0.3
 """The pause before a member subscribes again."""
 RESUBSCRIBES_SHARE: Final = 0.005
 """The probability that a step subscribes again without a reason."""
+SWITCHES_SHARE: Final = 0.03
+"""The probability that a step subscribes to other topics, where there are several."""
 ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 
@@ -74,6 +76,7 @@ class MemberService:
         self._after = after
         self._world, self._facts, self._judge, self._plan = world, facts, judge, plan
         self._random = world.random(self.name)
+        self._switches = world.random(f"{self.name} switches topics")
         self._options = dict(plan.consumers[number])
         if self._random.random() < 0.2:
             self._options["group_instance_id"] = self.name
@@ -106,16 +109,17 @@ class MemberService:
             await self._idle(self._random.choice((0.0, 1.0, 8.0)))
 
     def _new_member(self) -> Member:
-        consumer = self._world.consumer(self.name, topics=self._topics_or_pattern(), rebalance_listener=self, **self._options)
+        topics = frozenset(self._plan.topics)
+        consumer = self._world.consumer(self.name, topics=self._names_or_pattern(topics), rebalance_listener=self, **self._options)
         observe_consumer(self.name, consumer._core, self._judge)
-        return Member(self.name, consumer)
+        return Member(self.name, consumer, topics)
 
-    def _topics_or_pattern(self) -> Any:
+    def _names_or_pattern(self, topics: Collection[str]) -> Any:
         if self._random.random() < 0.2:
-            if "group_protocol" in self._options and self._random.random() < 0.5:
+            if "group_protocol" in self._options and self._random.random() < 0.5 and len(topics) == len(self._plan.topics):
                 return SubscriptionPattern("topic-.*")
-            return re.compile("topic-.*")
-        return list(self._plan.topics)
+            return re.compile("|".join(map(re.escape, sorted(topics))))
+        return sorted(topics)
 
     async def _life(self) -> str:
         member, consumer = self._member, self._member.consumer
@@ -170,6 +174,7 @@ class MemberService:
             await self._try(self._commit)
         if self._member.group.failure is not None or (not self._faults_are_over and self._random.random() < RESUBSCRIBES_SHARE):
             await self._try(self._subscribe_again)
+        self._switch_topics()
         self._judge.after("step", self._member)
 
     async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -187,7 +192,17 @@ class MemberService:
                 if self._random.random() < 0.5:
                     await consumer.unsubscribe()
             finally:
-                consumer.subscribe(self._topics_or_pattern(), rebalance_listener=self)
+                consumer.subscribe(self._names_or_pattern(self._member.topics), rebalance_listener=self)
+
+    def _switch_topics(self) -> None:
+        """Subscribe to other topics, mostly for a moment only; to all of them after the last fault."""
+        every, now = frozenset(self._plan.topics), self._member.topics
+        narrow = now == every and not self._faults_are_over
+        if len(every) == 1 or (now == every if self._faults_are_over else self._switches.random() >= (SWITCHES_SHARE if narrow else 0.3)):
+            return
+        self._member.topics = frozenset({self._switches.choice(sorted(every))}) if narrow else every
+        self._world.journal.note(self.name, f"subscribes to {sorted(self._member.topics)}")
+        self._member.consumer.subscribe(self._names_or_pattern(self._member.topics))
 
     async def _commit(self) -> None:
         with self._inside("commit"):

@@ -30,7 +30,7 @@ def breach(judge: Judge, event: str, *about: Any) -> str:
 def member(*, paused: tuple[TopicPartition, ...] = ()) -> Member:
     """The owner of a partition, of which the group had committed five records when it was assigned."""
     consumer: Any = SimpleNamespace(paused=lambda: frozenset(paused))
-    return Member("member-0", consumer, owned={ORDERS: 5})
+    return Member("member-0", consumer, frozenset({"orders"}), owned={ORDERS: 5})
 
 
 def test_C01_a_record_of_a_paused_partition_is_a_breach(judge: Judge) -> None:
@@ -38,6 +38,14 @@ def test_C01_a_record_of_a_paused_partition_is_a_breach(judge: Judge) -> None:
     judge.facts.begin(WHERE, 5)
     judge.after("delivered", member(), record)
     assert breach(judge, "delivered", member(paused=(ORDERS,)), record) == "no_record_of_a_paused_partition_is_returned"
+
+
+def test_G06_a_record_of_a_topic_that_is_not_subscribed_is_a_breach(judge: Judge) -> None:
+    record, owner = SimpleNamespace(topic="orders", partition=0, offset=5), member()
+    judge.facts.begin(WHERE, 5)
+    judge.after("delivered", owner, record)
+    owner.topics = frozenset({"payments"})
+    assert breach(judge, "delivered", owner, record) == "no_record_of_a_topic_that_is_not_subscribed_is_returned"
 
 
 def test_C24_a_commit_of_an_earlier_assignment_is_a_breach(judge: Judge) -> None:
