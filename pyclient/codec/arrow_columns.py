@@ -7,7 +7,7 @@ is not trusted: Arrow does not check the offsets of data that comes from elsewhe
 Rule: an offset is read once and compared with the column's bounds before memory is read through it.
 """
 import cython
-from cython.cimports.libc.stdint import int32_t, int64_t, uint64_t, uintptr_t
+from cython.cimports.libc.stdint import int32_t, int64_t, uintptr_t
 from cython.cimports.pyclient.codec.encode import put_bytes, put_varint
 
 Narrow = cython.typedef(cython.pointer(cython.volatile[cython.const[int32_t]]))
@@ -145,7 +145,7 @@ def header_section(headers: Column, row: cython.Py_ssize_t, at: cython.p_uchar, 
             raise ValueError(f"the name of header {item - first} is null; every header has a name")
         if name == DAMAGED or size == DAMAGED:
             raise damage("headers' names" if name == DAMAGED else "headers' values")
-        if room - (at - begin) < 2 * VARINT + name + (size if size > 0 else 0):
+        if room - (at - begin) < 2 * VARINT + name + max(0, size):
             raise _overlap()
         at = put_bytes(put_bytes(at, key, name), value, size)
     return at - begin

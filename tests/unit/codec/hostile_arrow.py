@@ -1,4 +1,4 @@
-"""Sends Arrow data with damaged buffers and prints what became of each row, as JSON: ``python hostile_arrow.py``.
+"""Sends Arrow data with damaged buffers and prints the outcome of each row, as JSON: ``python hostile_arrow.py``.
 
 A process of its own for each case, since a read past a buffer's end may end it. One line per case: its name, rows per
 chunk (0: as lists), then each row's value, key and headers, or the text of its error; or the error of the bulk.
@@ -189,7 +189,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def run(made: Made, chunk: int) -> object:
-    """What became of each row, or the error of the bulk."""
+    """The outcome of each row, or the error of the bulk."""
     data, change = made
     change()
     buffers = accumulator(Clock(), memory=8_000_000, batch_size=2_000_000, max_request_size=4_000_000, partitions=1)

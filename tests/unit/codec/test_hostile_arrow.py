@@ -1,4 +1,4 @@
-"""Arrow data with damaged offsets, lengths and indices, and data that changes while it is sent: nothing else is read."""
+"""Arrow data with damaged offsets, lengths and indices, and data that changes while it is sent: all is refused."""
 from __future__ import annotations
 
 import json
