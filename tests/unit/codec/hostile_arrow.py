@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
@@ -47,11 +48,16 @@ class Writable:
     def column(self, name: str) -> Any:
         return self.batch.column(name)
 
+    def everything(self) -> bytes:
+        """The stream's memory as it is now."""
+        return bytes(self._memory)
+
     def numbers(self, array: Any, kind: str = "i", buffer: int = 1) -> memoryview:
         """The numbers of a buffer of *array*, which can be changed."""
         found = array.buffers()[buffer]
         start = found.address - self._whole.address
-        return memoryview(self._memory)[start:start + found.size].cast(kind)
+        whole = found.size - found.size % struct.calcsize(kind)
+        return memoryview(self._memory)[start:start + whole].cast(kind)
 
 
 def _claiming(stream: bytes, rows: int) -> bytearray:
