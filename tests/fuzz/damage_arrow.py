@@ -18,13 +18,14 @@ import pyarrow
 
 from pyclient.codec.arrow_input import batches
 from tests.unit.buffers.accumulators import Clock, accumulator
-from tests.unit.codec.hostile_arrow import HUGE, LONG, PAIR, WORDS, Writable, names_of, outcomes
+from tests.unit.codec.hostile_arrow import HUGE, LONG, PAIR, WORDS, Kind, Writable, names_of, outcomes
 
 ROWS: Final = 5
 LISTS: Final = [[{"key": "k" * at, "value": b"v" * 50 * at}] * at for at in range(ROWS)]
 WIDE: Final = pyarrow.struct([("key", pyarrow.large_string()), ("value", pyarrow.large_binary())])
 VIEWS: Final = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary_view())])
 NUMBERS: Final = (-HUGE, -5, -1, 0, 1, 2, 5, 7, 8, 12, 100, 900_000, HUGE)
+KINDS: Final[tuple[Kind, ...]] = ("i", "i", "q", "B")
 COLUMNS: Final[dict[str, list[Any]]] = {
     "value": [
         pyarrow.array(WORDS, pyarrow.binary()), pyarrow.array(WORDS, pyarrow.large_binary()), pyarrow.array(LONG, pyarrow.binary_view()),
@@ -55,7 +56,7 @@ def damager(chance: random.Random, data: Writable) -> Callable[[], None]:
     def damage() -> None:
         for _ in range(chance.choice((1, 1, 2, 3))):
             array, at = chance.choice(buffers)
-            kind = chance.choice("iiqB")
+            kind = chance.choice(KINDS)
             numbers = data.numbers(array, kind, at)
             numbers[chance.randrange(len(numbers))] = chance.choice(NUMBERS) & 0xFF if kind == "B" else chance.choice(NUMBERS)
 

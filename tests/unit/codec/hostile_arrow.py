@@ -10,7 +10,7 @@ import json
 import os
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow
 import pyarrow.ipc
@@ -28,9 +28,10 @@ from tests.unit.buffers.test_bulk import written
 NAMES: Final = Names("value", "key", "headers", "timestamp", None)
 WORDS: Final = [b"zero", b"one", b"two", b"three", b"four"]
 LONG: Final = [word * 5 for word in WORDS]
-PAIRS: Final = [[{"key": f"{word.decode()}{at}", "value": word} for at in range(2)] for word in WORDS]
+PAIRS: Final[list[list[dict[str, Any]]]] = [[{"key": f"{word.decode()}{at}", "value": word} for at in range(2)] for word in WORDS]
 PAIR: Final = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
 HUGE: Final = 2**31 - 1
+Kind: TypeAlias = Literal["i", "q", "B"]
 
 
 class Writable:
@@ -52,7 +53,7 @@ class Writable:
         """The stream's memory as it is now."""
         return bytes(self._memory)
 
-    def numbers(self, array: Any, kind: str = "i", buffer: int = 1) -> memoryview:
+    def numbers(self, array: Any, kind: Kind = "i", buffer: int = 1) -> memoryview[int]:
         """The numbers of a buffer of *array*, which can be changed."""
         found = array.buffers()[buffer]
         start = found.address - self._whole.address
@@ -75,7 +76,7 @@ Made: TypeAlias = tuple[Writable, Callable[[], None]]
 """Data, and what damages it."""
 
 
-def damage(data: Writable, array: Any, at: int, number: int, kind: str = "i", buffer: int = 1) -> Made:
+def damage(data: Writable, array: Any, at: int, number: int, kind: Kind = "i", buffer: int = 1) -> Made:
     def change() -> None:
         data.numbers(array, kind, buffer)[at] = number
 
@@ -166,7 +167,7 @@ def outcomes(data: Any, buffers: Accumulator, *, chunk: int = 1000, before_chunk
     """Each row as it was sent, or the text of its error."""
     deliveries, first = Deliveries(Observer()), 0
     for batch in batches(data, names_of(data)):
-        rows = Rows(deliveries, [buffers.topic("orders")] * (1 + len(batch.topics)), ["orders"] * (1 + len(batch.topics)), no_conversion)
+        rows = Rows(deliveries, [buffers.topic("orders") or LookupError("orders")] * (1 + len(batch.topics)), ["orders"] * (1 + len(batch.topics)), no_conversion)
         for start in range(0, batch.rows, chunk):
             before_chunk()
             rows.load_columns(first + start, start, min(start + chunk, batch.rows), batch.value, batch.key, batch.headers,

@@ -90,7 +90,8 @@ def test_a_stream_that_is_not_pyarrows_is_compared_too() -> None:
         schema = pyarrow.schema([("value", pyarrow.binary())])
 
         def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-            return pyarrow.Table.from_batches([data.batch]).__arrow_c_stream__(requested_schema)
+            table: Any = pyarrow.Table.from_batches([data.batch])
+            return table.__arrow_c_stream__(requested_schema)
 
     data, change = of_bytes("value", pyarrow.binary(), 2, 900_000)
     change()
