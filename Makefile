@@ -20,7 +20,7 @@ TWINS := tests/unit/test_partitioners.py tests/unit/test_plugins.py tests/unit/p
 JOBS := 2
 AT_ONCE = -n $(JOBS) --dist loadfile
 
-.PHONY: help setup jars demo test test-all test-pure test-containers test-kerberos nightly proof threads-long flaky soak durability check bench trace build docs lock clean
+.PHONY: help setup jars demo test test-all test-pure test-containers test-kerberos nightly proof threads-long flaky soak durability fuzz check bench trace build docs lock clean
 
 help: ## these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ soak: setup ## simulate new seeds until Ctrl-C, past those that break; SEEDS=7 b
 durability: setup jars ## three brokers killed, paused and restarted under load; FOR=60 RATE=22000 FAULTS=9 SEED=7
 	@PYCLIENT_DURABILITY_SECONDS=$${FOR:-60} PYCLIENT_DURABILITY_RATE=$${RATE:-22000} PYCLIENT_DURABILITY_FAULTS=$${FAULTS:-9} \
 		PYCLIENT_DURABILITY_SEED=$${SEED:-1} $(PYTEST) -s tests/broker/durability/test_three_brokers.py tests/broker/durability/test_groups_of_readers.py $(ARGS)
+
+fuzz: setup ## damaged batches, messages and Arrow data for FOR=60 seconds each, with a checking allocator; SEED=7
+	@PYTHONMALLOC=debug PYCLIENT_FUZZ_SECONDS=$${FOR:-60} $${SEED:+env PYCLIENT_FUZZ_SEED=$$SEED} $(PYTEST) -s tests/fuzz $(ARGS)
 
 test-containers: setup jars ## brokers in containers, nothing skipped; TESTS=tests/broker runs every test of brokers there
 	@mkdir -p $(JUNIT)

@@ -11,7 +11,7 @@ from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cython.cimports.cpython.pycapsule import PyCapsule_GetPointer
 from cython.cimports.libc.stdint import INT32_MAX, INT32_MIN, int32_t, int64_t
-from cython.cimports.pyclient.codec.arrow_columns import Column, header_section, is_null, section_bound, value_at
+from cython.cimports.pyclient.codec.arrow_columns import DAMAGED, Column, damage, header_section, is_null, section_bound, value_at
 from cython.cimports.pyclient.codec.encode import put_record, record_bound
 
 from pyclient.buffers.deliveries import reject_rows
@@ -144,10 +144,12 @@ class Rows:
         at: cython.Py_ssize_t
         topic: int32_t = 0
         used: cython.Py_ssize_t = 0
+        room: cython.Py_ssize_t = 0
         self._begin(first, stop - start)
         self._kept = (value, key, headers)
         if headers is not None:
-            self._make_room(section_bound(headers, start, stop))
+            room = section_bound(headers, start, stop)
+            self._make_room(room)
         for at in range(start, stop):
             row = self.next_row(at - start)
             try:
@@ -157,10 +159,12 @@ class Rows:
                 row.topic = topic
                 row.value = value_at(value, at, cython.address(row.value_len))
                 row.key = value_at(key, at, cython.address(row.key_len))
+                if row.value_len == DAMAGED or row.key_len == DAMAGED:
+                    raise damage("value" if row.value_len == DAMAGED else "key")
                 row.headers, row.headers_len = cython.NULL, -1
                 if headers is not None:
                     row.headers = self._sections + used
-                    row.headers_len = header_section(headers, at, self._sections + used)
+                    row.headers_len = header_section(headers, at, self._sections + used, room - used)
                     used += row.headers_len
                 row.timestamp = now
                 if timestamp is not None:

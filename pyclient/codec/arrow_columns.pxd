@@ -2,11 +2,15 @@
 from libc.stdint cimport int64_t
 
 
-# A column of large_binary, of int64 or int32 (no `offsets`), or of large_list<struct<key, value>> (no `data`).
+# A column of bytes or text, of int64 or int32 (no `offsets`), or of lists of struct<key, value> (no `data`).
+# Offsets and validity may change while they are read, so each is read once and compared with the bounds.
 cdef class Column:
     cdef readonly object keeps          # the pyarrow arrays whose memory it is
     cdef const unsigned char* valid     # bitmap; NULL when nothing is null
-    cdef const int64_t* offsets
+    cdef const void* offsets
+    cdef bint wide                      # offsets of 64 bits, not of 32
+    cdef int64_t low                    # what offsets may be
+    cdef int64_t high
     cdef const unsigned char* data
     cdef Py_ssize_t offset              # of the first row, in every buffer
     cdef Py_ssize_t length
@@ -15,13 +19,20 @@ cdef class Column:
     cdef readonly Column value
 
 
+# What `value_at` says for a row whose offsets are not within the column.
+cdef enum:
+    DAMAGED = -2
+
 cdef bint is_null(Column column, Py_ssize_t row) noexcept nogil
 
-# A row's bytes, and their number in *size*: NULL and -1 for null, or when there is no such column.
+# A row's bytes, and their number in *size*: NULL and -1 for null, or when there is no such column; NULL and DAMAGED.
 cdef const unsigned char* value_at(Column column, Py_ssize_t row, Py_ssize_t* size) noexcept
 
-# Upper bound, in bytes, of the header sections of rows *start* to *stop*.
+# The error for a row that is DAMAGED.
+cdef object damage(str what)
+
+# Upper bound, in bytes, of the header sections of rows *start* to *stop*, if their lists do not overlap.
 cdef Py_ssize_t section_bound(Column headers, Py_ssize_t start, Py_ssize_t stop) noexcept
 
-# Writes the header section of a row, returns its size.
-cdef Py_ssize_t header_section(Column headers, Py_ssize_t row, unsigned char* at) except -1
+# Writes the header section of a row, of at most *room* bytes; returns its size.
+cdef Py_ssize_t header_section(Column headers, Py_ssize_t row, unsigned char* at, Py_ssize_t room) except -1

@@ -2,28 +2,39 @@
 # cython: freethreading_compatible=True, embedsignature=True
 """Arrow columns as memory that records are written from, with no Python object per value.
 
-Knows the layout of Arrow's arrays; `arrow_input` has brought them to the few types that are read here.
+Knows the layout of Arrow's arrays. `arrow_input` has compared lengths with the sizes of buffers; what the buffers hold
+is not trusted: Arrow does not check the offsets of data that comes from elsewhere.
+Rule: an offset is read once and compared with the column's bounds before memory is read through it.
 """
 import cython
-from cython.cimports.libc.stdint import int64_t, uintptr_t
+from cython.cimports.libc.stdint import int32_t, int64_t, uintptr_t
 from cython.cimports.pyclient.codec.encode import put_bytes, put_varint
+
+Narrow = cython.typedef(cython.pointer(cython.volatile[cython.const[int32_t]]))
+Wide = cython.typedef(cython.pointer(cython.volatile[cython.const[int64_t]]))
+VARINT = cython.declare(cython.Py_ssize_t, 10)
 
 
 @cython.cclass
 class Column:
     """One column of a record batch; addresses are those of pyarrow's buffers.
 
-    The fields are declared in arrow_columns.pxd.
+    Offsets are from *low* to *high*: for bytes these are 0 and the size of the data, for lists the numbers of the
+    first item and of the one after the last. The fields are declared in arrow_columns.pxd.
     """
 
     def __init__(self, keeps: object, length: cython.Py_ssize_t, offset: cython.Py_ssize_t, valid: uintptr_t, offsets: uintptr_t,
-                 data: uintptr_t, items: Column = None, key: Column = None, value: Column = None):
+                 data: uintptr_t, *, wide: cython.bint = False, low: int64_t = 0, high: int64_t = 0, items: Column = None,
+                 key: Column = None, value: Column = None):
         self.keeps = keeps
         self.length = length
         self.offset = offset
         self.valid = cython.cast(cython.p_const_uchar, valid)
-        self.offsets = cython.cast(cython.pointer(cython.const[int64_t]), offsets)
+        self.offsets = cython.cast(cython.pointer(cython.const[cython.void]), offsets)
         self.data = cython.cast(cython.p_const_uchar, data)
+        self.wide = wide
+        self.low = low
+        self.high = high
         self.items = items
         self.key = key
         self.value = value
@@ -41,50 +52,105 @@ def is_null(column: Column, row: cython.Py_ssize_t) -> cython.bint:
 
 
 @cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _span(
+    column: Column, first: cython.Py_ssize_t, stop: cython.Py_ssize_t, begin: cython.pointer(int64_t), end: cython.pointer(int64_t)
+) -> cython.bint:
+    """Where rows *first* to *stop* begin and end; False when that is not within the column."""
+    first += column.offset
+    stop += column.offset
+    if column.wide:
+        begin[0] = cython.cast(Wide, column.offsets)[first]
+        end[0] = cython.cast(Wide, column.offsets)[stop]
+    else:
+        begin[0] = cython.cast(Narrow, column.offsets)[first]
+        end[0] = cython.cast(Narrow, column.offsets)[stop]
+    return column.low <= begin[0] <= end[0] <= column.high
+
+
+@cython.cfunc
 @cython.exceptval(check=False)
 def value_at(column: Column, row: cython.Py_ssize_t, size: cython.pointer(cython.Py_ssize_t)) -> cython.p_const_uchar:
+    begin: int64_t = 0
+    end: int64_t = 0
+    size[0] = -1
     if column is None or is_null(column, row):
-        size[0] = -1
         return cython.NULL
-    row += column.offset
-    size[0] = column.offsets[row + 1] - column.offsets[row]
-    if size[0] == 0:
+    if not _span(column, row, row + 1, cython.address(begin), cython.address(end)):
+        size[0] = DAMAGED
+        return cython.NULL
+    size[0] = end - begin
+    if begin == end:
         return cython.cast(cython.p_const_uchar, column.offsets)  # where all are empty there may be no data at all; NULL would be null
-    return column.data + column.offsets[row]
+    return column.data + begin
+
+
+@cython.cfunc
+def damage(what: str) -> object:
+    return ValueError(f"the Arrow data is damaged: the offsets of its {what} descend or are not within their column")
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _bytes_of(column: Column, first: int64_t, stop: int64_t) -> cython.Py_ssize_t:
+    """The most bytes that items *first* to *stop* hold; all of the column when its offsets are damaged."""
+    begin: int64_t = 0
+    end: int64_t = 0
+    if not _span(column, first, stop, cython.address(begin), cython.address(end)):
+        return column.high
+    return end - begin
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
 def section_bound(headers: Column, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """A count of at most 10 bytes for each row, and for each header two lengths and its bytes."""
-    first: int64_t = headers.offsets[start + headers.offset]
-    last: int64_t = headers.offsets[stop + headers.offset]
-    key: Column = headers.key
-    value: Column = headers.value
+    first: int64_t = 0
+    last: int64_t = 0
+    if not _span(headers, start, stop, cython.address(first), cython.address(last)):
+        first, last = headers.low, headers.high
     if first == last:
         return 0
-    return (10 * (stop - start) + 20 * (last - first)
-            + key.offsets[last + key.offset] - key.offsets[first + key.offset]
-            + value.offsets[last + value.offset] - value.offsets[first + value.offset])
+    return (VARINT * (stop - start) + 2 * VARINT * (last - first)
+            + _bytes_of(headers.key, first, last) + _bytes_of(headers.value, first, last))
 
 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
-def header_section(headers: Column, row: cython.Py_ssize_t, at: cython.p_uchar) -> cython.Py_ssize_t:
+def header_section(headers: Column, row: cython.Py_ssize_t, at: cython.p_uchar, room: cython.Py_ssize_t) -> cython.Py_ssize_t:
     begin: cython.p_uchar = at
     item: cython.Py_ssize_t
+    name: cython.Py_ssize_t = 0
     size: cython.Py_ssize_t = 0
-    data: cython.p_const_uchar
-    first: cython.Py_ssize_t = headers.offsets[row + headers.offset]
-    last: cython.Py_ssize_t = headers.offsets[row + headers.offset + 1]
-    if first == last or is_null(headers, row):
+    key: cython.p_const_uchar
+    value: cython.p_const_uchar
+    first: int64_t = 0
+    last: int64_t = 0
+    if is_null(headers, row):
         return 0
+    if not _span(headers, row, row + 1, cython.address(first), cython.address(last)):
+        raise damage("headers")
+    if first == last:
+        return 0
+    if room < VARINT:
+        raise _overlap()
     at = put_varint(at, last - first)
     for item in range(first, last):
-        data = value_at(headers.key, item, cython.address(size))
-        if size < 0 or is_null(headers.items, item):
+        key = value_at(headers.key, item, cython.address(name))
+        value = value_at(headers.value, item, cython.address(size))
+        if name == -1 or is_null(headers.items, item):
             raise ValueError(f"the name of header {item - first} is null; every header has a name")
-        at = put_bytes(at, data, size)
-        data = value_at(headers.value, item, cython.address(size))
-        at = put_bytes(at, data, size)
+        if name == DAMAGED or size == DAMAGED:
+            raise damage("headers' names" if name == DAMAGED else "headers' values")
+        if room - (at - begin) < 2 * VARINT + name + max(0, size):
+            raise _overlap()
+        at = put_bytes(put_bytes(at, key, name), value, size)
     return at - begin
+
+
+@cython.cfunc
+def _overlap() -> object:
+    return ValueError("the Arrow data is damaged: the lists of its headers overlap")

@@ -1,6 +1,9 @@
 """Arrow data to send: any Arrow stream as record batches, their columns in the few types that are encoded.
 
 Checks names and types; an error names the column. Arrow converts the values, a batch at a time, in its own memory.
+Arrow trusts the lengths and offsets of data that was made elsewhere. So lengths are compared with the sizes of their
+buffers first; what Arrow converts, or shows as Python's objects, is validated wholly; other offsets are compared by
+`arrow_columns` when they are read. Memory must not change while Arrow converts it.
 Knows pyarrow (imported on first use); knows no producers.
 """
 from __future__ import annotations
@@ -36,10 +39,10 @@ DEFAULTS: Final[Mapping[str, str]] = {"value": "value", "key": "key", "headers":
 class Batch:
     """Some rows: their columns as memory (None for those that are absent), or as lists."""
 
-    def __init__(self, arrow: Any, batch: Any, kinds: Mapping[str, str], *, free: Collection[str], as_lists: bool) -> None:
-        self._arrays = {part: batch.column(name) for part, name in kinds.items()}
-        self._arrays |= {part: _binary(arrow, self._arrays[part]) for part in ("value", "key") if part in kinds and part not in free}
-        self.rows: int = batch.num_rows
+    def __init__(self, arrow: Any, arrays: Mapping[str, Any], rows: int, *, free: Collection[str], as_lists: bool) -> None:
+        self._arrays = {part: _binary(arrow, array) if as_lists and part in ("value", "key") and part not in free else array
+                        for part, array in arrays.items()}
+        self.rows = rows
         self._codes, self.topics = _topics(arrow, self._arrays.get("topic"))
         self.codes = _numbers(self._codes)
         """Each row's place in `topics`."""
@@ -98,10 +101,15 @@ def _arrow() -> Any:
 
 
 def _reader(arrow: Any, data: Any) -> Any:
-    if hasattr(data, "__arrow_c_stream__"):
+    """Arrow's own objects are read as they are: another import would take the sizes of buffers from their offsets."""
+    if isinstance(data, arrow.RecordBatchReader):
+        return data
+    if isinstance(data, arrow.Table):
+        return data.to_reader()
+    if not isinstance(data, arrow.RecordBatch) and hasattr(data, "__arrow_c_stream__"):
         return arrow.RecordBatchReader.from_stream(data)
     if hasattr(data, "__arrow_c_array__"):
-        batch = arrow.record_batch(data)
+        batch = data if isinstance(data, arrow.RecordBatch) else arrow.record_batch(data)
         return arrow.RecordBatchReader.from_batches(batch.schema, [batch])
     raise TypeError(f"{type(data).__name__} is no Arrow data: give a table, a record batch, or anything with __arrow_c_stream__")
 
@@ -129,8 +137,22 @@ def _checked(arrow: Any, schema: Any, names: Names, free: Collection[str]) -> di
 
 def _read(arrow: Any, reader: Any, kinds: Mapping[str, str], free: Collection[str], *, as_lists: bool) -> Iterator[Batch]:
     for whole in reader:
-        for start in range(0, whole.num_rows, ROWS):
-            yield Batch(arrow, whole.slice(start, ROWS), kinds, free=free, as_lists=as_lists)
+        rows = whole.num_rows
+        arrays = {part: _sound(arrow, name, whole.column(name), rows, whole=as_lists or part == "topic") for part, name in kinds.items()}
+        for start in range(0, rows, ROWS):
+            parts = {part: array.slice(start, ROWS) for part, array in arrays.items()}
+            yield Batch(arrow, parts, min(ROWS, rows - start), free=free, as_lists=as_lists)
+
+
+def _sound(arrow: Any, name: str, array: Any, rows: int, *, whole: bool) -> Any:
+    """*array*, whose buffers hold as many rows as they should; checked value by value where Arrow will read them."""
+    try:
+        array.validate(full=whole or _is_converted(arrow, array.type))
+    except arrow.ArrowException as error:
+        raise ValueError(f"column {name!r} is damaged: {error}") from None
+    if len(array) != rows:
+        raise ValueError(f"column {name!r} is damaged: it has {len(array)} rows, its batch has {rows}")
+    return array
 
 
 # --- types ----------------------------------------------------------------------------------------------------------
@@ -150,6 +172,20 @@ def _is_bytes(arrow: Any, kind: Any) -> bool:
     return _is_text(arrow, kind) or bool(
         types.is_binary(plain) or types.is_large_binary(plain) or types.is_binary_view(plain)
         or types.is_fixed_size_binary(plain) or types.is_null(plain))
+
+
+def _is_plain(arrow: Any, kind: Any) -> bool:
+    """Bytes or text behind offsets, which `arrow_columns` reads."""
+    types = arrow.types
+    return bool(types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind) or types.is_large_string(kind))
+
+
+def _is_converted(arrow: Any, kind: Any) -> bool:
+    """Bytes or text that Arrow copies, also within lists of headers."""
+    if arrow.types.is_list(kind) or arrow.types.is_large_list(kind):
+        pair = kind.value_type
+        return any(_is_converted(arrow, pair.field(index).type) for index in range(pair.num_fields))
+    return _is_bytes(arrow, kind) and not _is_plain(arrow, kind)
 
 
 def _check_bytes(arrow: Any, name: str, kind: Any) -> None:
@@ -197,9 +233,12 @@ def _bytes(arrow: Any, array: Any, shift: int = 0) -> Column | None:
     """A column of bytes whose first row has the number *shift*."""
     if array is None:
         return None
-    array = _binary(arrow, array)
+    if not _is_plain(arrow, array.type):
+        array = _binary(arrow, array)
     _, offsets, data = array.buffers()
-    return Column(array, len(array), array.offset - shift, _validity(array), _address(offsets), _address(data))
+    wide = arrow.types.is_large_binary(array.type) or arrow.types.is_large_string(array.type)
+    return Column(array, len(array), array.offset - shift, _validity(array), _address(offsets), _address(data), wide=wide,
+                  high=0 if data is None else data.size)
 
 
 def _binary(arrow: Any, array: Any) -> Any:
@@ -244,9 +283,11 @@ def _topics(arrow: Any, array: Any) -> tuple[Any, tuple[str, ...]]:
 def _headers(arrow: Any, array: Any) -> Column | None:
     if array is None or arrow.types.is_null(array.type):
         return None
-    array = array.cast(arrow.large_list(array.type.value_field))
+    pairs = array.values
     first, last = (array.offsets[at].as_py() for at in (0, -1)) if len(array) else (0, 0)
-    pairs = array.values.slice(first, last - first)
+    first = min(max(first, 0), len(pairs))
+    pairs = pairs.slice(first, max(last - first, 0))
     items = Column(pairs, len(pairs), pairs.offset - first, _validity(pairs), 0, 0)
     key, value = (_bytes(arrow, pairs.field(name), shift=first) for name in ("key", "value"))
-    return Column(array, len(array), array.offset, _validity(array), _address(array.buffers()[1]), 0, items, key, value)
+    return Column(array, len(array), array.offset, _validity(array), _address(array.buffers()[1]), 0,
+                  wide=arrow.types.is_large_list(array.type), low=first, high=first + len(pairs), items=items, key=key, value=value)

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 import cramjam
 
-from pyclient.codec.frames import XERIAL_MAGIC, little, lz4_bound, snappy_size, xerial_blocks, zstd_bound
+from pyclient.codec.frames import XERIAL_MAGIC, fill_from_xerial, little, lz4_bound, snappy_size, xerial_size, zstd_bound
 from pyclient.codec.memory import unwritten
 from pyclient.errors import CorruptRecordError
 
@@ -269,14 +269,13 @@ def _from_lz4(data: memoryview, limit: int) -> memoryview:
 def _from_snappy(data: memoryview, limit: int) -> memoryview:
     """Raw, or xerial's framing of blocks."""
     framed = data[:8].tobytes() == XERIAL_MAGIC
-    size = sum(map(snappy_size, xerial_blocks(data))) if framed else snappy_size(data)
+    size = xerial_size(data) if framed else snappy_size(data)
     if size > limit:
         raise _too_large(limit)
     out = memoryview(unwritten(size))
-    at = 0
-    for block in xerial_blocks(data) if framed else (data,):
-        at += cramjam.snappy.decompress_raw_into(block, out[at : at + snappy_size(block)])
-    return out[:at]
+    into = cramjam.snappy.decompress_raw_into
+    used = fill_from_xerial(data, out, into) if framed else into(data, out)
+    return out[:used]
 
 
 _DECOMPRESSORS: Final[Mapping[Compression, Callable[[memoryview, int], memoryview]]] = {

@@ -146,12 +146,13 @@ class Producer(FastSend, _NoTransactions):
         ``headers`` and ``timestamp`` name the columns: binary or string; headers as `Records.to_arrow` gives them;
         Arrow timestamps or int64 ms. A default column that is absent counts as null; a column that you name must exist.
         ``topic_column`` is the column with each row's topic; null means *topic*. Waits, and refuses records, as
-        `send_many`.
+        `send_many`; a row whose offsets are damaged is refused too. Change no buffer of the data meanwhile.
 
         Raises:
             ImportError: pyarrow is not installed.
             MetadataTimeoutError: *topic* is not known; nothing was queued.
-            TypeError, ValueError: the message names the column that is wrong; nothing was queued.
+            TypeError, ValueError: the message names the column that is wrong or damaged; nothing of its batch was
+                queued, and a note has the index that was reached.
         """
         with BulkSend(self._open_producer()) as bulk:
             return self._run(bulk.arrow(topic, data, Names(value, key, headers, timestamp, topic_column)))

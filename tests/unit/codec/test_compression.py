@@ -10,6 +10,7 @@ import tracemalloc
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 import cramjam
 import pytest
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from pyclient.codec.batches import read_batches
 from pyclient.codec.compression import Compression, compress, decompress
 from pyclient.codec.encode import encode_batch
-from pyclient.codec.frames import XERIAL_MAGIC, lz4_bound, zstd_bound
+from pyclient.codec.frames import XERIAL_MAGIC, fill_from_xerial, lz4_bound, xerial_size, zstd_bound
 from pyclient.errors import CorruptRecordError
 
 CODECS = [codec for codec in Compression if codec]
@@ -296,3 +297,45 @@ def test_a_signals_handler_may_compress_in_the_middle_of_a_compression(monkeypat
     monkeypatch.undo()
     assert bytes(decompress(Compression.ZSTD, outer)) == b"this topic's records" * 60
     assert bytes(decompress(Compression.ZSTD, begun[1])) == inner
+
+
+MEGABYTE: Final = 1_000_000
+XERIAL: Final = XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"
+EMPTY_BLOCKS: Final = {
+    Compression.SNAPPY: XERIAL + b"\0\0\0\1\0" * (MEGABYTE // 5),
+    Compression.LZ4: b"\x04\x22\x4d\x18\x60\x40\x82" + b"\0\0\0\x80" * (MEGABYTE // 4) + bytes(4),
+    Compression.ZSTD: b"\x28\xb5\x2f\xfd\x00\x58" + bytes(MEGABYTE // 3 * 3) + b"\1\0\0",
+}
+
+
+@pytest.mark.parametrize("codec", EMPTY_BLOCKS)
+def test_a_megabyte_of_empty_blocks_is_not_walked_by_interpreted_code(codec: Compression) -> None:
+    calls = 0
+
+    def count(frame: object, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        read = decompress(codec, EMPTY_BLOCKS[codec])
+    finally:
+        sys.setprofile(None)
+    assert len(read) == 0
+    assert calls < 100
+
+
+def test_empty_snappy_blocks_are_no_calls_of_the_decompressor() -> None:
+    blocks: list[bytes] = []
+
+    def into(block: memoryview, out: memoryview) -> int:
+        blocks.append(bytes(block))
+        out[:] = b"a"
+        return 1
+
+    data = memoryview(XERIAL + b"\0\0\0\1\0" * 100 + b"\0\0\0\3\1\0a" + b"\0\0\0\2\0\0")
+    out = memoryview(bytearray(xerial_size(data)))
+    with pytest.raises(ValueError, match="memoryview assignment"):  # the last block is damaged, and no empty one
+        fill_from_xerial(data, out, into)
+    assert blocks == [b"\1\0a", b"\0\0"]
+    assert bytes(out) == b"a"
