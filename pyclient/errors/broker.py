@@ -41,8 +41,17 @@ class LogTruncationError(OffsetOutOfRangeError):
 
 class CorruptRecordError(RetriableError):
     """A record or batch is corrupt or invalid (wrong CRC, bad length, no key on a compacted topic): send it again, with
-    a key if the topic is compacted; when reading, seek past it."""
+    a key if the topic is compacted; when reading, seek to ``next_offset``, the first offset after the damaged batch.
+
+    ``next_offset`` is None if the batch's header cannot be read either, and when a broker refuses a record. Like the
+    rest of the batch the number may be damaged: it is then too far ahead, and records between are not read.
+    """
     code, name = 2, "CORRUPT_MESSAGE"
+
+    def __init__(self, message: str = "", *, topic_partition: TopicPartition | None = None, node: Node | int | None = None,
+                 next_offset: int | None = None) -> None:
+        super().__init__(message, topic_partition=topic_partition, node=node)
+        self.next_offset = next_offset
 
 
 class UnknownTopicOrPartitionError(RefreshRetriableError):

@@ -108,6 +108,7 @@ def make_context(config: SecurityConfig) -> ssl.SSLContext:
         return _users_context(config, config.ssl_context)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # requires and checks the broker's certificate
     context.options |= ssl.OP_NO_RENEGOTIATION  # TLS 1.2: a write would have to wait for a read
+    context.hostname_checks_common_name = False  # RFC 9525: authorities do not check that a common name is a host of its owner
     context.check_hostname = bool(config.ssl_endpoint_identification_algorithm)
     _set_versions(context, config)
     _set_suites(context, config)
