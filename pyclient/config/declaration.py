@@ -16,23 +16,11 @@ from pyclient.config.kinds import Kind, holds_pem
 from pyclient.errors import ConfigurationError, UnknownOptionError, UnsupportedFeatureError
 from pyclient.foreign_calls import habit
 from pyclient.foreign_options import settle
-from pyclient.redaction import HIDDEN
+from pyclient.redaction import HIDDEN, Secret
 
 _KEY: Final = "pyclient"
 _UNKNOWN: Final = frozenset({"*"})
 _UNITS: Final = {"_ms": "ms", "_bytes": "B", "_seconds": "s"}
-
-
-class Secret(str):
-    """A secret in a config object: a str whose ``repr`` hides it.
-
-    Dumps of objects do not show it, such as ``attrs.asdict(config)`` or the local variables of a traceback.
-    """
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return HIDDEN
 
 
 @attrs.define(frozen=True, kw_only=True)
