@@ -28,6 +28,7 @@ from pyclient.net.in_flight import InFlightRequests
 from pyclient.net.sasl_login import SaslLogin
 from pyclient.net.tls_errors import lost_after_handshake, lost_before_answer
 from pyclient.net.write_buffer import WriteBuffer
+from pyclient.redaction import SecretBytes
 
 _log = logging.getLogger(__name__)
 
@@ -163,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._write_buffer is None or self._cause is not None or self.state in (State.DRAINING, State.CLOSED):
             raise DisconnectError(f"{self.label} closed the connection" if self._cause is None else str(self._cause))
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        data = encode_request(request.api, request.version, self._in_flight.next_id(), self._client_id, request.fields)
+        data = SecretBytes(encode_request(request.api, request.version, self._in_flight.next_id(), self._client_id, request.fields))
         self._handshake_at = self._clock()
         self._write([data], request.api, request.version, timeout, functools.partial(_settle, future))
         return await future
