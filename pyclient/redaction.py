@@ -9,6 +9,9 @@ from urllib.parse import quote, quote_plus
 HIDDEN: Final = "[hidden]"
 """Replaces a secret."""
 
+LONGEST_SHOWN: Final = 500
+"""Characters of a peer's text in an error or a line of the log."""
+
 
 class Secret(str):
     """A secret text: a str whose ``repr`` hides it.
@@ -49,7 +52,7 @@ def encoded_forms(secret: bytes) -> set[str]:
     return forms if secret else set()
 
 
-def in_one_line(text: str, length: int) -> str:
+def in_one_line(text: str, length: int = LONGEST_SHOWN) -> str:
     """The first *length* characters of text from a peer, without line breaks and terminal control characters."""
     return printable(text[:length])
 

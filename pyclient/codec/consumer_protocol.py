@@ -56,6 +56,7 @@ def decode_subscription(data: bytes, instance_id: str | None = None) -> MemberVi
         ProtocolError: truncated or damaged, or a version below 0.
     """
     read = _decoded("subscription", _SUBSCRIPTIONS, data)
+    _check_names("subscription", [*read.topics, *(each.topic for each in getattr(read, "owned_partitions", ()))])
     return MemberView(
         read.topics, _flat(getattr(read, "owned_partitions", ())), max(NO_GENERATION, getattr(read, "generation_id", NO_GENERATION)),
         instance_id, getattr(read, "rack_id", None) or None, read.user_data)
@@ -77,6 +78,7 @@ def decode_assignment(data: bytes) -> Assignment:
         ProtocolError: empty, truncated or damaged, or a version below 0.
     """
     read = _decoded("assignment", _ASSIGNMENTS, data)
+    _check_names("assignment", [each.topic for each in read.assigned_partitions])
     return Assignment(_flat(read.assigned_partitions), read.user_data)
 
 
@@ -96,6 +98,12 @@ def _decoded(what: str, schemas: Sequence[type], data: bytes) -> Any:
         return Reader(data, _VERSION.size).read(schemas[min(version, len(schemas) - 1)])
     except ProtocolError as error:
         raise ProtocolError(f"a member's {what} of version {version} cannot be decoded: {error}") from error
+
+
+def _check_names(what: str, topics: Iterable[str]) -> None:
+    """Other members write them, and they would get into logs and errors."""
+    if not all(map(str.isprintable, topics)):
+        raise ProtocolError(f"a member's {what} names a topic with control characters, which no topic has")
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[Mapping[str, object]]:

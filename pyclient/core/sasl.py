@@ -31,8 +31,6 @@ PROBE_MECHANISM: Final = "PLAIN"
 ROUNDS: Final = 16
 """Messages of one login. Kerberos needs four at most; a peer that continues beyond this is disconnected."""
 NOT_SHOWN: Final = "(not shown: the mechanism could not remove its secrets)"
-SHOWN_CHARACTERS: Final = 500
-"""Longest broker text in an error message."""
 RENEWAL_WINDOW: Final = (0.85, 0.95)
 """Fraction of the session lifetime after which to authenticate again (KIP-368), as in Java's client."""
 LEAST_REST_S: Final = 0.5
@@ -77,7 +75,7 @@ class Credentials:
     def shown(self, text: str, message: bytes = b"") -> str:
         """A broker's text for an error message: of limited length, on one line, without secrets and the *message* that it
         answers."""
-        return in_one_line(self._hidden(self.hide(without(encoded_forms(message), text))), SHOWN_CHARACTERS)
+        return in_one_line(self._hidden(self.hide(without(encoded_forms(message), text))))
 
     def _hidden(self, text: str) -> str:
         """Without the mechanism's own secrets.
@@ -133,7 +131,7 @@ def check_no_login_required(versions: Versions, peer: str) -> Generator[Handshak
     response = yield HandshakeRequest(Api.SASL_HANDSHAKE, FRAMED.high, {"mechanism": PROBE_MECHANISM})
     if response.error_code in (0, UNSUPPORTED_MECHANISM):
         raise SaslAuthenticationError(
-            f"{peer} requires a login, and no login is configured. It offers {in_one_line(', '.join(response.mechanisms), SHOWN_CHARACTERS)}: set "
+            f"{peer} requires a login, and no login is configured. It offers {in_one_line(', '.join(response.mechanisms))}: set "
             "security_protocol to SASL_PLAINTEXT or SASL_SSL, sasl_mechanism and its options, or use the port of a listener without SASL.")
 
 

@@ -10,6 +10,7 @@ from pyclient.errors.base import (
     RefreshRetriableError, RetriableError, _summary,
 )
 from pyclient.records import Node, TopicPartition
+from pyclient.redaction import in_one_line
 
 
 class UnknownServerError(KafkaError):
@@ -741,6 +742,7 @@ def error_for(
     """
     if code == 0:
         raise ValueError("error code 0 means success: it has no error")
+    message = in_one_line(message) if message else message
     cls = BY_CODE.get(code)
     if cls is not None:
         return cls(_with_advice(cls, message), topic_partition=topic_partition, node=node)

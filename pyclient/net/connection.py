@@ -157,6 +157,8 @@ class Connection(asyncio.BufferedProtocol):
             await run_exchange(check_no_login_required(self.versions, self.label), do)
         self.advance(Event.AGREED_FOR_SASL if logs_in else Event.AGREED)
         self._reader.may_be_tls = False
+        if not logs_in:
+            self._reader.logged_in()
         self.idle_since = self._clock()
 
     async def request(self, request: HandshakeRequest, timeout: float) -> Any:
@@ -179,6 +181,7 @@ class Connection(asyncio.BufferedProtocol):
         *idle_since*: keep the idle time of a connection that was authenticated again.
         """
         self.advance(Event.AUTHENTICATED)
+        self._reader.logged_in()
         self.idle_since = self._clock() if idle_since is None else idle_since
         # The broker's count began after the last request was written.
         self.session.begin(self._handshake_at, lifetime, random)
