@@ -70,7 +70,7 @@ def _is_of_tests(path: str) -> bool:
 def _repr_of(value: object) -> str:
     try:
         return repr(value) + ("" if isinstance(value, (str, bytes)) else str(value))
-    except Exception as failure:
+    except Exception as failure:  # noqa: BLE001 whatever a repr raises
         return f"repr raised {failure!r}"
 
 

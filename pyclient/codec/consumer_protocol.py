@@ -50,15 +50,15 @@ def encode_subscription(member: MemberView) -> bytes:
 def decode_subscription(data: bytes, instance_id: str | None = None) -> MemberView:
     """A member's subscription of any version; fields that its version lacks have their defaults.
 
-    Topics and partitions are returned as they were sent, including duplicate, unknown or negative ones.
+    Topics and partitions are returned as they were sent, including duplicate, unknown or negative ones, except topics
+    with control characters in their names.
 
     Raises:
         ProtocolError: truncated or damaged, or a version below 0.
     """
     read = _decoded("subscription", _SUBSCRIPTIONS, data)
-    _check_names("subscription", [*read.topics, *(each.topic for each in getattr(read, "owned_partitions", ()))])
     return MemberView(
-        read.topics, _flat(getattr(read, "owned_partitions", ())), max(NO_GENERATION, getattr(read, "generation_id", NO_GENERATION)),
+        tuple(filter(str.isprintable, read.topics)), _flat(getattr(read, "owned_partitions", ())), max(NO_GENERATION, getattr(read, "generation_id", NO_GENERATION)),
         instance_id, getattr(read, "rack_id", None) or None, read.user_data)
 
 
@@ -78,7 +78,6 @@ def decode_assignment(data: bytes) -> Assignment:
         ProtocolError: empty, truncated or damaged, or a version below 0.
     """
     read = _decoded("assignment", _ASSIGNMENTS, data)
-    _check_names("assignment", [each.topic for each in read.assigned_partitions])
     return Assignment(_flat(read.assigned_partitions), read.user_data)
 
 
@@ -100,12 +99,6 @@ def _decoded(what: str, schemas: Sequence[type], data: bytes) -> Any:
         raise ProtocolError(f"a member's {what} of version {version} cannot be decoded: {error}") from error
 
 
-def _check_names(what: str, topics: Iterable[str]) -> None:
-    """Other members write them, and they would get into logs and errors."""
-    if not all(map(str.isprintable, topics)):
-        raise ProtocolError(f"a member's {what} names a topic with control characters, which no topic has")
-
-
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[Mapping[str, object]]:
     """Each topic once, in the order of its first partition."""
     found: dict[str, list[int]] = {}
@@ -115,4 +108,5 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[Mapping[str, object]
 
 
 def _flat(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
-    return tuple(chain.from_iterable((TopicPartition(each.topic, number) for number in each.partitions) for each in topics))
+    """Without names that no topic has: members may write control characters, which would get into logs and errors."""
+    return tuple(chain.from_iterable((TopicPartition(each.topic, number) for number in each.partitions) for each in topics if each.topic.isprintable()))

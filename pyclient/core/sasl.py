@@ -73,8 +73,10 @@ class Credentials:
     hide: Callable[[str], str] = attrs.field(default=str, repr=False)
 
     def shown(self, text: str, message: bytes = b"") -> str:
-        """A broker's text for an error message: of limited length, on one line, without secrets and the *message* that it
-        answers."""
+        """A broker's text for an error message: of limited length, on one line, without secrets.
+
+        *message* is what it answers: the text may repeat it.
+        """
         return in_one_line(self._hidden(self.hide(without(encoded_forms(message), text))))
 
     def _hidden(self, text: str) -> str:
@@ -213,7 +215,7 @@ def _authenticate(credentials: Credentials, version: int, steps: _MechanismSteps
 
 @attrs.frozen
 class _Response:
-    """A response of SaslAuthenticate. It may repeat the message that it answers, so its ``repr`` shows neither bytes nor text."""
+    """A response of SaslAuthenticate. It may repeat the message that it answers: its ``repr`` shows no secret."""
 
     error_code: int
     text: str

@@ -20,7 +20,7 @@ SIZE_BYTES: Final = 4
 SCRATCH: Final = 4096
 """Bytes. A response within it takes one read; reading its size first would take two, and two turns of the loop."""
 MOST_BEFORE_LOGIN: Final = 1 << 20
-"""Bytes of a response before the peer is known: decoded, it takes up to twenty times its size. Usual ones have 1 KiB."""
+"""Bytes of a response before the peer is known: decoded, it takes up to twenty times as many. Usual ones have 1 KiB."""
 MUCH: Final = 65_536
 """Missing bytes of a frame from which on a direct read of the socket is worth its call."""
 PATIENCE_MS: Final = 1

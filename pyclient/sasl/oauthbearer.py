@@ -117,7 +117,7 @@ def initial(token: OAuthToken) -> bytes:
 
 def rejection(answer: bytes, token: OAuthToken) -> str:
     """The broker's error as text, for any bytes; without the token."""
-    text = Secret(answer[:LONGEST_ERROR].decode("utf-8", "replace"))
+    text: str = Secret(answer[:LONGEST_ERROR].decode("utf-8", "replace"))
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):

@@ -92,13 +92,17 @@ def _context() -> ssl.SSLContext:
     return context
 
 
+def _without_query(url: str) -> str:
+    return urlsplit(url)._replace(query="", fragment="").geturl()
+
+
 @functools.cache
 def _url_without_query() -> Any:
     """A class of URLs that are shown without their query, which may contain secrets: httpx logs each request's URL."""
 
     class ShownWithoutQuery(_httpx().URL):  # type: ignore[misc] # httpx is optional
         def __str__(self) -> str:
-            return urlsplit(super().__str__())._replace(query="", fragment="").geturl()
+            return _without_query(super().__str__())
 
         def __repr__(self) -> str:
             return f"URL({str(self)!r})"
@@ -189,7 +193,7 @@ class _ClientCredentials:
         if config.sasl_oauthbearer_header_urlencode:
             pair = [quote_plus(pair[0]), encoded]
         basic = Secret(base64.b64encode(":".join(pair).encode("utf-8", "surrogatepass")).decode())
-        headers = {"Authorization": Secret(f"Basic {basic}")}
+        headers: dict[str, str] = {"Authorization": Secret(f"Basic {basic}")}
         return TokenRequest({"grant_type": "client_credentials", **_scope(config)}, headers, (basic, secret, encoded))
 
 
@@ -214,7 +218,7 @@ class _Endpoint:
     @property
     def shown_url(self) -> str:
         """The URL without its query, which may contain secrets."""
-        return urlsplit(self._url)._replace(query="", fragment="").geturl()
+        return _without_query(self._url)
 
     def __call__(self) -> OAuthToken:
         """A token.
@@ -238,19 +242,21 @@ class _Endpoint:
     def _once(self) -> OAuthToken:
         request = self._grant()
         requested_at = self._surroundings.wall() / 1000
-        late = threading.Event()
-        failure: Exception | None = None
-        try:
-            status, body = self._answer(request, late)
-        except KafkaError:
-            raise
-        except Exception as error:  # noqa: BLE001 an httpx client closed by the timer raises many types
-            failure = self._as_kafka_error(error, late=late.is_set())
-        if failure is not None:  # raised here: as its context, httpx's error would keep the request in its frames
-            raise failure
+        answer = self._answer_or_error(request, threading.Event())
+        if isinstance(answer, Exception):  # raised here: as its context, httpx's error would keep the request in its frames
+            raise answer
+        status, body = answer
         if status != 200:  # only 200 carries a token (RFC 6749, 5.1)
             raise self._refusal(status, body, request.secrets)
         return self._token(body, requested_at)
+
+    def _answer_or_error(self, request: TokenRequest, late: threading.Event) -> tuple[int, bytes] | Exception:
+        try:
+            return self._answer(request, late)
+        except KafkaError:
+            raise
+        except Exception as error:  # noqa: BLE001 an httpx client closed by the timer raises many types
+            return self._as_kafka_error(error, late=late.is_set())
 
     def _answer(self, request: TokenRequest, late: threading.Event) -> tuple[int, bytes]:
         """The whole response.

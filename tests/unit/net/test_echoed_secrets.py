@@ -5,7 +5,7 @@ import base64
 from collections.abc import Callable
 from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -25,7 +25,7 @@ RANGES: dict[int, VersionRange] = {int(api): limits for api, limits in SPOKEN.it
 FORMS: list[Callable[[bytes], str]] = [
     lambda secret: secret.decode(), lambda secret: base64.b64encode(secret).decode(), lambda secret: base64.urlsafe_b64encode(secret).decode(),
     lambda secret: base64.b64encode(secret).decode().rstrip("="), lambda secret: secret.hex(), lambda secret: secret.hex().upper(),
-    lambda secret: quote(secret, safe=""), lambda secret: quote_plus(secret),
+    lambda secret: quote(secret, safe=""), quote_plus,
 ]
 LOGINS: list[dict[str, Any]] = [
     {"sasl_mechanism": "PLAIN", "sasl_plain_username": "anna", "sasl_plain_password": PASSWORD},
@@ -39,7 +39,7 @@ LOGINS: list[dict[str, Any]] = [
 
 
 def secrets_of(given: dict[str, Any], message: bytes) -> list[bytes]:
-    """What the client sent, and what nobody else may see."""
+    """What the client sent, and the password or token in it."""
     return [message, str(given["sasl_plain_password"]).encode() if "sasl_plain_password" in given else f"{MARKER}.token".encode()]
 
 
@@ -55,12 +55,13 @@ def refused(given: dict[str, Any], respond: Callable[[bytes], Any]) -> tuple[Kaf
             step = exchange.send(send)
             if isinstance(step, Work):
                 send = step.run()
+            elif isinstance(step, Wait):
+                pytest.fail("a token function that is not async is not awaited")
             elif step.api is Api.SASL_HANDSHAKE:
                 send = answer(Api.SASL_HANDSHAKE, 1, error_code=0, mechanisms=[])
             else:
-                assert not isinstance(step, Wait)
                 assert MARKER not in repr(step)
-                said.append(bytes(step.fields["auth_bytes"]))
+                said.append(bytes(cast(bytes, step.fields["auth_bytes"])))
                 send = respond(said[-1])
     return caught.value, said[-1]
 
