@@ -426,6 +426,6 @@ def _located(chunk: Chunk, error: CorruptRecordError) -> CorruptRecordError:
 
 
 def _behind_first(chunk: Chunk) -> int:
-    """The offset after the first batch. Its header may be damaged too: not at the position, not behind the next batch."""
+    """The offset after the first batch, never at the position or behind the next batch: its header may be damaged."""
     behind = max(chunk.batches[0].next_offset, chunk.position + 1)
     return min(behind, chunk.batches[1].base_offset) if len(chunk.batches) > 1 and chunk.batches[1].base_offset > chunk.position else behind
