@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pyclient.errors import ConfigurationError, UnknownOptionError
+from pyclient.redaction import Secret
 from pyclient.foreign_option_table import NAMES, ROLES, VALUES, ByValue, Ignored, Refused, Renamed, Row, token_callback
 
 
@@ -119,7 +120,7 @@ def _jaas(key: str, value: object) -> list[tuple[str, object]]:
             option=key,
         )
     _warn_once(key, "", f"{key} is Java's: here it is sasl_plain_username and sasl_plain_password; use those")
-    password = re.sub(r"\\(.)", r"\1", match["password"])
+    password = Secret(re.sub(r"\\(.)", r"\1", match["password"]))
     return [("sasl_plain_username", match["user"]), ("sasl_plain_password", password)]
 
 

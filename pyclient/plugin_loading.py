@@ -32,6 +32,45 @@ KINDS: Final[Mapping[str, PluginKind]] = {
     "consumer interceptor": PluginKind("pyclient.consumer_interceptors", "on_consume"),
     "sasl mechanism": PluginKind("pyclient.sasl_mechanisms", "exchange"),
 }
+OWN_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "pyclient.assignors": {
+        "cooperative-sticky": "pyclient.assignors:CooperativeStickyAssignor",
+        "range": "pyclient.assignors:RangeAssignor",
+        "roundrobin": "pyclient.assignors:RoundRobinAssignor",
+        "sticky": "pyclient.assignors:StickyAssignor",
+    },
+    "pyclient.partitioners": {
+        "consistent": "pyclient.partitioners:ConsistentPartitioner",
+        "consistent_random": "pyclient.partitioners:ConsistentRandomPartitioner",
+        "explicit": "pyclient.partitioners:ExplicitPartitioner",
+        "fnv1a": "pyclient.partitioners:Fnv1aPartitioner",
+        "murmur2": "pyclient.partitioners:Murmur2Partitioner",
+        "murmur2_random": "pyclient.partitioners:Murmur2Partitioner",
+        "murmur3": "pyclient.partitioners:Murmur3Partitioner",
+        "random": "pyclient.partitioners:RandomPartitioner",
+        "round-robin": "pyclient.partitioners:RoundRobinPartitioner",
+        "sticky": "pyclient.partitioners:StickyPartitioner",
+    },
+    "pyclient.sasl_mechanisms": {
+        "GSSAPI": "pyclient.sasl.gssapi:Gssapi",
+        "OAUTHBEARER": "pyclient.sasl.oauthbearer:OAuthBearer",
+        "PLAIN": "pyclient.sasl.plain:Plain",
+        "SCRAM-SHA-256": "pyclient.sasl.scram:ScramSha256",
+        "SCRAM-SHA-512": "pyclient.sasl.scram:ScramSha512",
+    },
+    "pyclient.serializers": {
+        "bytes": "pyclient.serializers.texts:BytesSerde",
+        "double": "pyclient.serializers.numbers:DoubleSerde",
+        "float": "pyclient.serializers.numbers:FloatSerde",
+        "integer": "pyclient.serializers.numbers:IntegerSerde",
+        "json": "pyclient.serializers.texts:JsonSerde",
+        "long": "pyclient.serializers.numbers:LongSerde",
+        "short": "pyclient.serializers.numbers:ShortSerde",
+        "string": "pyclient.serializers.texts:StringSerde",
+        "uuid": "pyclient.serializers.texts:UUIDSerde",
+    },
+}
+"""The entry points of this package in pyproject.toml, by group: no other package may take their names in silence."""
 
 
 def load_plugin(kind: str, spec: object) -> Any:
@@ -97,8 +136,14 @@ def _named(kind: str, wanted: PluginKind, spec: str) -> object:
 
 
 def _registered(kind: str, wanted: PluginKind, name: str) -> EntryPoint | None:
-    """The entry point *name*. Two that differ are an error: the order of installed packages would choose one."""
+    """The entry point *name*. Two that differ are an error: the order of installed packages would choose one.
+
+    Our own names count even if our own metadata are not found, as when the package is imported from an archive.
+    """
     points = list(entry_points(group=wanted.group, name=name))
+    ours = OWN_NAMES.get(wanted.group, {}).get(name)
+    if ours is not None and all(point.value != ours for point in points):
+        points.append(EntryPoint(name, ours, wanted.group))
     if len({point.value for point in points}) > 1:
         owners = " and ".join(sorted(f"{_distribution(point)} ({point.value})" for point in points))
         raise ConfigurationError(
@@ -108,7 +153,9 @@ def _registered(kind: str, wanted: PluginKind, name: str) -> EntryPoint | None:
 
 
 def _distribution(point: EntryPoint) -> str:
-    return point.dist.name if point.dist is not None else "a package without a name"
+    if point.dist is not None:
+        return point.dist.name
+    return "pyclient itself" if OWN_NAMES.get(point.group, {}).get(point.name) == point.value else "a package without a name"
 
 
 def _imported(spec: str) -> object:

@@ -13,6 +13,7 @@ import re
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -37,6 +38,40 @@ def shown_in(text: str) -> str | None:
         return None
     before, after = text[max(0, found.start() - _AROUND):found.start()], text[found.end():found.end() + _AROUND]
     return _SECRET.sub("[secret]", f"…{before}[secret]{after}…")
+
+
+def assert_no_local_shows(error: BaseException, *secrets: str) -> None:
+    """No local variable of a frame of *error*, its causes or its contexts shows one of *secrets*.
+
+    Frames of tests do not count: a test knows its secrets.
+    """
+    frames = [frame for each in _with_causes(error) for frame, _ in traceback.walk_tb(each.__traceback__)
+              if not _is_of_tests(frame.f_code.co_filename)]
+    shown = [f"{frame.f_code.co_filename}:{frame.f_lineno} {name}" for frame in frames for name, value in frame.f_locals.items()
+             if any(secret in _repr_of(value) for secret in secrets)]
+    assert not shown, shown
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    seen: dict[int, BaseException] = {}
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is not None and id(each) not in seen:
+            seen[id(each)] = each
+            waiting += [each.__cause__, each.__context__]
+    return iter(seen.values())
+
+
+def _is_of_tests(path: str) -> bool:
+    return Path(path).is_relative_to(Path(__file__).parent)
+
+
+def _repr_of(value: object) -> str:
+    try:
+        return repr(value) + ("" if isinstance(value, (str, bytes)) else str(value))
+    except Exception as failure:  # noqa: BLE001 whatever a repr raises
+        return f"repr raised {failure!r}"
 
 
 class _Records(logging.Handler):

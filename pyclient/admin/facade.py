@@ -10,6 +10,7 @@ from typing_extensions import Unpack
 
 from pyclient.codec.apis import Api
 from pyclient.config import AdminConfig
+from pyclient.config.declaration import with_hidden_secrets
 from pyclient.core.admin import create_topics_call, delete_topics_call, metadata_call
 from pyclient.core.cluster import Cluster
 from pyclient.core.acl_errors import error_of
@@ -35,6 +36,7 @@ class AsyncAdmin(AsyncFacade):
     """
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **options: Unpack[AdminOptions]) -> None:
+        config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         self._config = AdminConfig.parse(config, {**options})
         self._core = ClientCore(self._config)
 
@@ -122,6 +124,7 @@ class Admin(Facade):
     Any number of threads may use it at the same time."""
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **options: Unpack[AdminOptions]) -> None:
+        config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         self._admin = AsyncAdmin(config, **options)
         self._core = self._admin._core
         self._closing = threading.Lock()

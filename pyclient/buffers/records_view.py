@@ -419,6 +419,13 @@ def _raise_in_order(buffer: FetchBuffer, entry: Chunk | Failure, error: Exceptio
 
 
 def _located(chunk: Chunk, error: CorruptRecordError) -> CorruptRecordError:
+    behind = _behind_first(chunk)
     return CorruptRecordError(
-        f"the data of {chunk.tp} from offset {chunk.position} on is damaged: {error.message}. seek() past it to go on.",
-        topic_partition=chunk.tp)
+        f"the data of {chunk.tp} from offset {chunk.position} on is damaged: {error.message}. seek() past it to go on: "
+        f"the next offset is {behind}.", topic_partition=chunk.tp, next_offset=behind)
+
+
+def _behind_first(chunk: Chunk) -> int:
+    """The offset after the first batch, never at the position or behind the next batch: its header may be damaged."""
+    behind = max(chunk.batches[0].next_offset, chunk.position + 1)
+    return min(behind, chunk.batches[1].base_offset) if len(chunk.batches) > 1 and chunk.batches[1].base_offset > chunk.position else behind

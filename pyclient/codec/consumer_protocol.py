@@ -50,14 +50,15 @@ def encode_subscription(member: MemberView) -> bytes:
 def decode_subscription(data: bytes, instance_id: str | None = None) -> MemberView:
     """A member's subscription of any version; fields that its version lacks have their defaults.
 
-    Topics and partitions are returned as they were sent, including duplicate, unknown or negative ones.
+    Topics and partitions are returned as they were sent, including duplicate, unknown or negative ones, except topics
+    with control characters in their names.
 
     Raises:
         ProtocolError: truncated or damaged, or a version below 0.
     """
     read = _decoded("subscription", _SUBSCRIPTIONS, data)
     return MemberView(
-        read.topics, _flat(getattr(read, "owned_partitions", ())), max(NO_GENERATION, getattr(read, "generation_id", NO_GENERATION)),
+        tuple(filter(str.isprintable, read.topics)), _flat(getattr(read, "owned_partitions", ())), max(NO_GENERATION, getattr(read, "generation_id", NO_GENERATION)),
         instance_id, getattr(read, "rack_id", None) or None, read.user_data)
 
 
@@ -107,4 +108,5 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[Mapping[str, object]
 
 
 def _flat(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
-    return tuple(chain.from_iterable((TopicPartition(each.topic, number) for number in each.partitions) for each in topics))
+    """Without names that no topic has: members may write control characters, which would get into logs and errors."""
+    return tuple(chain.from_iterable((TopicPartition(each.topic, number) for number in each.partitions) for each in topics if each.topic.isprintable()))

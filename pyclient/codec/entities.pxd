@@ -32,6 +32,7 @@ cdef class Field:
     cdef bint array
     cdef bint nullable        # the value, or for an array the array itself
     cdef int tag              # -1: not tagged
+    cdef Py_ssize_t most      # items of an array
     cdef bint flexible        # lengths are compact
     cdef object nested        # its Schema
     cdef bint required        # it has no default

@@ -15,6 +15,7 @@ from cython.cimports.libc.stdint import int64_t, uint8_t, uint64_t
 import dataclasses
 import datetime
 import struct
+import sys
 import types
 import typing
 import uuid
@@ -32,6 +33,11 @@ _KINDS = {
     ))
 }
 
+MOST_ITEMS = {"MetadataResponseBroker": 10_000, "NodeEndpoint": 10_000, "MetadataResponsePartition": 200_000}
+"""How many items an array of these entities may have: several times those of the largest clusters.
+
+A byte of them becomes up to 65 in memory: nodes have connections and histories of failures, partitions have queues.
+"""
 _ERROR_CODES = {int(code): code for code in ErrorCode}
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -52,6 +58,7 @@ class Field:
         self.name = field.name
         self.tag = field.metadata.get("tag", -1)
         self.flexible = flexible
+        self.most = MOST_ITEMS.get(getattr(inner, "__name__", ""), sys.maxsize)
         if dataclasses.is_dataclass(inner):
             self.kind = ENTITY
             self.nested = schema_of(inner)
@@ -310,6 +317,8 @@ class Reader:
             if not field.nullable:
                 raise ProtocolError(f"array {field.name} is null, which it may not be (byte {self.at})")
             return None
+        if count > field.most:
+            raise ProtocolError(f"array {field.name} has {count} items, and at most {field.most} are read")
         items: list = []
         for i in range(count):
             items.append(self.value(field, flexible, False))

@@ -3,7 +3,12 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+
+LAST_PORT: Final = 65_535
+LONGEST_HOST: Final = 255
+"""Characters of a name (RFC 1035)."""
 
 
 class Address(NamedTuple):
@@ -26,6 +31,11 @@ def parse_addresses(value: object) -> tuple[Address, ...]:
     """
     found = [_address(part) for part in _parts(value)]
     return tuple(dict.fromkeys(found))
+
+
+def is_usable(host: str, port: int) -> bool:
+    """Whether a client may connect to an address that a broker advertises; system calls accept more, and cut ports."""
+    return _is_host(host) and len(host) <= LONGEST_HOST and 1 <= port <= LAST_PORT
 
 
 def is_loopback(host: str) -> bool:
@@ -66,12 +76,16 @@ def _address_of_text(text: str) -> Address:
 
 
 def _host(host: str, text: str) -> str:
-    if not host or not host.isprintable() or any(sign in " /[]" for sign in host):
+    if not _is_host(host):
         raise ValueError(f"{text!r} has no usable host name: write 'host:port'")
     return host
 
 
+def _is_host(host: str) -> bool:
+    return bool(host) and host.isprintable() and not any(sign in " /[]" for sign in host)
+
+
 def _port(port: str, text: str) -> int:
-    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= LAST_PORT):
         raise ValueError(f"{text!r} has port {port!r}: a port is a number from 1 to 65535")
     return int(port)

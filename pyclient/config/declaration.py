@@ -7,6 +7,7 @@ the page of options and the answer to a typo. Other clients' names are resolved 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
@@ -16,23 +17,12 @@ from pyclient.config.kinds import Kind, holds_pem
 from pyclient.errors import ConfigurationError, UnknownOptionError, UnsupportedFeatureError
 from pyclient.foreign_calls import habit
 from pyclient.foreign_options import settle
-from pyclient.redaction import HIDDEN
+from pyclient.redaction import HIDDEN, Secret, SecretBytes
 
 _KEY: Final = "pyclient"
 _UNKNOWN: Final = frozenset({"*"})
+_SECRET_NAME: Final = re.compile(r"pas+_?(w|phr)|secret|jaas|token|oauthbearer.config|(private|ssl|store).key(?!.*(location|file))", re.IGNORECASE)
 _UNITS: Final = {"_ms": "ms", "_bytes": "B", "_seconds": "s"}
-
-
-class Secret(str):
-    """A secret in a config object: a str whose ``repr`` hides it.
-
-    Dumps of objects do not show it, such as ``attrs.asdict(config)`` or the local variables of a traceback.
-    """
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return HIDDEN
 
 
 @attrs.define(frozen=True, kw_only=True)
@@ -185,8 +175,8 @@ class Config:
         )
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{each.name}={each.show(value)}" for each, value in self if each.name in self.given)
-        return f"{type(self).__name__}({shown})"
+        set_ = [each for each in self.fields() if each.name in self.given and hasattr(self, each.name)]  # one that is being made has not all
+        return f"{type(self).__name__}({', '.join(f'{each.name}={each.show(getattr(self, each.name))}' for each in set_)})"
 
     def _put(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -213,6 +203,30 @@ class Config:
                 f"{row.option} = {shown}: this release does not support that yet. {row.instead}",
                 option=row.option,
             )
+
+
+def with_hidden_secrets(settings: Any) -> Any:
+    """*settings* as a dict whose secrets are `Secret`, for the constructors of clients; what is no mapping as it is.
+
+    A wrong option raises there, and reports of errors may have the local variables of each frame.
+    """
+    if not isinstance(settings, Mapping):
+        return settings
+    return {key: _as_secret(value) if _is_secret(key) else value for key, value in settings.items()}
+
+
+def _is_secret(key: object) -> bool:
+    """Names of no option of ours, such as other clients' and misspelt ones, count by what they look like."""
+    if not isinstance(key, str):
+        return False
+    own = [catalog.options[catalog.spellings[key]] for catalog in map(_catalog, _kinds_of_client(Config)) if key in catalog.spellings]
+    return any(option.secret for option in own) if own else _SECRET_NAME.search(key) is not None
+
+
+def _as_secret(value: object) -> object:
+    if isinstance(value, str):
+        return Secret(value)
+    return SecretBytes(value) if isinstance(value, bytes) else value
 
 
 class _Catalog(NamedTuple):

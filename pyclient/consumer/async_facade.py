@@ -13,6 +13,7 @@ from pyclient.buffers.record_iterator import RecordCursor
 from pyclient.buffers.records_view import Records
 from pyclient.client.facade_base import OPTION, AsyncFacade, seconds
 from pyclient.codec.record import Record
+from pyclient.config.declaration import with_hidden_secrets
 from pyclient.consumer.arguments import as_partition, as_partitions, as_times
 from pyclient.consumer.facade_base import CLOSE_TIMEOUT_MS, ConsumerBase, Offsets, SomePartitions
 from pyclient.consumer.pending_commits import CommitTask, OnCommit
@@ -36,6 +37,7 @@ class AsyncConsumer(AsyncFacade, ConsumerBase):
     def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: AnyAsyncRebalanceListener | None = None,
                  key_deserializer: Any = None, value_deserializer: Any = None, interceptors: Any = (), assignors: Any = None,
                  **options: Unpack[ConsumerOptions]) -> None:
+        config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         plugins = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors}
         super().__init__(config, {**options, **plugins}, interceptors, topics, rebalance_listener)
 

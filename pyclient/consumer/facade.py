@@ -12,6 +12,7 @@ from typing_extensions import Unpack
 from pyclient.buffers.record_iterator import RecordIterator, RecordCursor
 from pyclient.buffers.records_view import Records
 from pyclient.client.facade_base import OPTION, seconds
+from pyclient.config.declaration import with_hidden_secrets
 from pyclient.codec.record import Record
 from pyclient.consumer.arguments import as_partition, as_partitions, as_times
 from pyclient.consumer.facade_base import CLOSE_TIMEOUT_MS, ConsumerBase, Offsets, SomePartitions
@@ -49,6 +50,7 @@ class Consumer(ConsumerBase):
     def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: AnyRebalanceListener | None = None,
                  key_deserializer: Any = None, value_deserializer: Any = None, interceptors: Any = (), assignors: Any = None,
                  **options: Unpack[ConsumerOptions]) -> None:
+        config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         plugins = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors}
         super().__init__(config, {**options, **plugins}, interceptors, topics, rebalance_listener)
         self._portal = Portal("pyclient-consumer")

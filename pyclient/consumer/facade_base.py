@@ -60,7 +60,7 @@ class ConsumerBase(Facade):
             self._subscribe(topics, None)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {description(self._core)}>"
+        return f"<{type(self).__name__} {description(self._core) if hasattr(self, '_core') else 'without options yet'}>"
 
     def _user(self) -> object:
         """The caller: a thread or a task."""

@@ -10,6 +10,7 @@ import attrs
 from pyclient.codec.apis import Api
 from pyclient.errors import ClusterAuthorizationError, GroupAuthorizationError, KafkaError, TopicAuthorizationError, error_for
 from pyclient.records import TopicPartition
+from pyclient.redaction import in_one_line
 
 TOPIC: Final = TopicAuthorizationError.code
 GROUP: Final = GroupAuthorizationError.code
@@ -89,5 +90,5 @@ def _resource(code: int, topics: Sequence[str], group: str) -> tuple[str, str]:
 
 def _beside(said: str | None, about: str) -> str:
     """The further text as a sentence, unless it only names the resource."""
-    words = (said or "").strip().rstrip(".")
+    words = in_one_line((said or "").strip()).rstrip(".")
     return "" if not words or words == about else f" {words}."

@@ -5,16 +5,20 @@ decreases unless its topic was created again (M02).
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
 import attrs
 
+from pyclient.config.addresses import LONGEST_HOST, is_usable
 from pyclient.records import NO_LEADER_EPOCH, Node, PartitionDescription, TopicDescription, TopicPartition
+from pyclient.redaction import in_one_line
 
 NO_NODE: Final = -1
+MOST_NODES: Final = 10_000
+"""More than any cluster has; hints of leaders add no others."""
 
 
 @attrs.frozen
@@ -63,6 +67,8 @@ class Cluster:
     controller: int | None = None
     topics: Mapping[str, Topic] = attrs.field(factory=dict)
     names: Mapping[UUID, str] = attrs.field(factory=dict)
+    unusable: frozenset[str] = frozenset()
+    """Brokers left out because of their address, as texts for the log."""
 
     def partition(self, tp: TopicPartition) -> Partition | None:
         """The partition; None when its topic or number is unknown."""
@@ -82,25 +88,25 @@ class Cluster:
         topics = {name: topic for name, topic in self.topics.items() if not everything or name in but}
         for each in answer.topics:
             name = each.name or self.names.get(each.topic_id)
-            if name is not None:
+            if name is not None and (name.isprintable() or each.error_code):  # no topic has such a name, but it would get into logs
                 topics[name] = _merged(self.topics.get(name), _topic(name, each))
         return self._with(answer, topics)
 
     def moved(self, tp: TopicPartition, leader: int, epoch: int, node: Node | None = None) -> Cluster:
         """The view after a hint of a newer leader (KIP-951); this view if the hint is not newer or incomplete (C12)."""
         topic, known = self.topics.get(tp.topic), self.partition(tp)
-        nodes = {**self.nodes, node.id: node} if node is not None else dict(self.nodes)
+        new = node is not None and self.nodes.get(node.id) != node and len(self.nodes) < MOST_NODES
+        nodes = MappingProxyType({**self.nodes, node.id: node}) if node is not None and new else self.nodes
         if topic is None or known is None or epoch <= known.epoch or leader not in nodes:
             return self
         parts = list(topic.partitions)
         parts[tp.partition] = attrs.evolve(known, leader=leader, epoch=epoch)
         topics = {**self.topics, topic.name: attrs.evolve(topic, partitions=tuple(parts))}
         return attrs.evolve(
-            self, version=self.version + 1, topics=MappingProxyType(topics), nodes=MappingProxyType(nodes))
+            self, version=self.version + 1, topics=MappingProxyType(topics), nodes=nodes)
 
     def _with(self, answer: Any, topics: dict[str, Topic]) -> Cluster:
-        nodes = {each.node_id: Node(each.node_id, each.host, each.port, getattr(each, "rack", None))
-                 for each in answer.brokers}
+        nodes = nodes_of(answer.brokers)
         controller = getattr(answer, "controller_id", NO_NODE)
         return Cluster(
             version=self.version + 1,
@@ -109,7 +115,21 @@ class Cluster:
             controller=controller if controller in nodes else None,
             topics=MappingProxyType(topics),
             names=_names(topics),
+            unusable=frozenset(_shown(each) for each in answer.brokers if each.node_id not in nodes),
         )
+
+
+def nodes_of(answers: Iterable[Any]) -> dict[int, Node]:
+    """The brokers of a response by their ids, without those that no client can connect to.
+
+    A host may hold anything, and a port above 65535 would be another one. Ids below 0 are bootstrap addresses.
+    """
+    return {each.node_id: Node(each.node_id, each.host, each.port, getattr(each, "rack", None))
+            for each in answers if each.node_id >= 0 and is_usable(each.host, each.port)}
+
+
+def _shown(broker: Any) -> str:
+    return f"{in_one_line(broker.host, LONGEST_HOST)}:{broker.port} (node {broker.node_id})"
 
 
 def _names(topics: Mapping[str, Topic]) -> Mapping[UUID, str]:

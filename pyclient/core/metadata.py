@@ -4,6 +4,7 @@ Owns the newest `Cluster`. Knows no connections: any node that is ready will do.
 """
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 from uuid import UUID
@@ -16,7 +17,10 @@ from pyclient.core.metadata_refresh import RefreshTimer, State
 from pyclient.core.topic_interest import BY_ID, Scope, TopicInterest, WantedIds
 from pyclient.errors import KafkaError, error_for
 
+_log = logging.getLogger(__name__)
 REBOOTSTRAP_REQUIRED: Final = 129
+MOST_SHOWN: Final = 5
+"""Unusable addresses in one line of the log."""
 
 
 class Metadata:
@@ -28,6 +32,7 @@ class Metadata:
     def __init__(self, *, max_age: float, max_idle: float, rebootstrap_after: float | None, request_timeout: float,
                  backoff: WaitPolicy, create_topics: bool, on_update: Callable[[Cluster], None]) -> None:
         self.cluster = Cluster()
+        self._reported: frozenset[str] = frozenset()
         self.last_error: KafkaError | None = None
         self.adopted_at: float | None = None
         """When a broker last answered about every topic in use."""
@@ -203,6 +208,9 @@ class Metadata:
         self._refresh.failed(now, cause)
 
     def _publish(self, cluster: Cluster) -> None:
+        if new := cluster.unusable - self._reported:
+            _log.warning("brokers that advertise an address that cannot be used are left out: %s. Check their advertised.listeners", ", ".join(sorted(new)[:MOST_SHOWN]))
+            self._reported = cluster.unusable
         self.cluster = cluster
         self._on_update(cluster)
 

@@ -17,7 +17,7 @@ from pyclient.codec.apis import Api, VersionRange
 from pyclient.core.handshake import HandshakeRequest, Versions
 from pyclient.errors import DisconnectError, KafkaError, SaslAuthenticationError, UnsupportedSaslMechanismError, error_for
 from pyclient.plugins import SaslMechanism
-from pyclient.redaction import in_one_line
+from pyclient.redaction import SecretBytes, encoded_forms, in_one_line, without
 
 if TYPE_CHECKING:
     from random import Random
@@ -31,8 +31,6 @@ PROBE_MECHANISM: Final = "PLAIN"
 ROUNDS: Final = 16
 """Messages of one login. Kerberos needs four at most; a peer that continues beyond this is disconnected."""
 NOT_SHOWN: Final = "(not shown: the mechanism could not remove its secrets)"
-SHOWN_CHARACTERS: Final = 500
-"""Longest broker text in an error message."""
 RENEWAL_WINDOW: Final = (0.85, 0.95)
 """Fraction of the session lifetime after which to authenticate again (KIP-368), as in Java's client."""
 LEAST_REST_S: Final = 0.5
@@ -74,9 +72,12 @@ class Credentials:
     peer: str = "the broker"
     hide: Callable[[str], str] = attrs.field(default=str, repr=False)
 
-    def shown(self, text: str) -> str:
-        """A broker's text for an error message: without secrets, of limited length, on one line."""
-        return in_one_line(self._hidden(self.hide(text)), SHOWN_CHARACTERS)
+    def shown(self, text: str, message: bytes = b"") -> str:
+        """A broker's text for an error message: of limited length, on one line, without secrets.
+
+        *message* is what it answers: the text may repeat it.
+        """
+        return in_one_line(self._hidden(self.hide(without(encoded_forms(message), text))))
 
     def _hidden(self, text: str) -> str:
         """Without the mechanism's own secrets.
@@ -132,7 +133,7 @@ def check_no_login_required(versions: Versions, peer: str) -> Generator[Handshak
     response = yield HandshakeRequest(Api.SASL_HANDSHAKE, FRAMED.high, {"mechanism": PROBE_MECHANISM})
     if response.error_code in (0, UNSUPPORTED_MECHANISM):
         raise SaslAuthenticationError(
-            f"{peer} requires a login, and no login is configured. It offers {in_one_line(', '.join(response.mechanisms), SHOWN_CHARACTERS)}: set "
+            f"{peer} requires a login, and no login is configured. It offers {in_one_line(', '.join(response.mechanisms))}: set "
             "security_protocol to SASL_PLAINTEXT or SASL_SSL, sasl_mechanism and its options, or use the port of a listener without SASL.")
 
 
@@ -206,23 +207,35 @@ def _authenticate(credentials: Credentials, version: int, steps: _MechanismSteps
         response = yield from _sasl_authenticate(credentials, version, message)
         if response.error_code:
             yield from steps.reject(_refusal(credentials, response))
-        message = yield from steps.next_message(bytes(response.auth_bytes))
+        message = yield from steps.next_message(response.data)
         if message is None:
-            return _lifetime(response)
+            return response.lifetime
     raise SaslAuthenticationError(f"the login by {credentials.mechanism.name} did not end within {ROUNDS} messages")
 
 
-def _sasl_authenticate(credentials: Credentials, version: int, message: bytes) -> Generator[HandshakeRequest, Any, Any]:
+@attrs.frozen
+class _Response:
+    """A response of SaslAuthenticate. It may repeat the message that it answers: its ``repr`` shows no secret."""
+
+    error_code: int
+    text: str
+    """For errors: without secrets."""
+    data: SecretBytes
+    lifetime: float | None
+
+
+def _sasl_authenticate(credentials: Credentials, version: int, message: bytes) -> Generator[HandshakeRequest, Any, _Response]:
     try:
-        return (yield HandshakeRequest(Api.SASL_AUTHENTICATE, version, {"auth_bytes": message}))
+        response = yield HandshakeRequest(Api.SASL_AUTHENTICATE, version, {"auth_bytes": message})
+        return _Response(response.error_code, credentials.shown(response.error_message or "", message), SecretBytes(response.auth_bytes), _lifetime(response))
     except DisconnectError as lost:
         raise DisconnectError(
             f"{str(lost).rstrip('.')}. It did so during the login by {credentials.mechanism.name}; some brokers disconnect instead of refusing: "
             f"{credentials.advice}.") from lost
 
 
-def _refusal(credentials: Credentials, response: Any) -> KafkaError:
-    text = credentials.shown(response.error_message or "")
+def _refusal(credentials: Credentials, response: _Response) -> KafkaError:
+    text = response.text
     if response.error_code == SASL_AUTHENTICATION_FAILED:
         return SaslAuthenticationError(
             f"{credentials.peer} refused the login by {credentials.mechanism.name}: {text.rstrip('. ') or 'no reason given'}; {credentials.advice}")
@@ -303,4 +316,4 @@ def _next_item(step: Callable[[], Any]) -> Any:
         return None
     if made is None:
         raise TypeError("it yielded None; bytes or an awaitable are allowed")
-    return bytes(made) if isinstance(made, (bytearray, memoryview)) else made
+    return SecretBytes(made) if isinstance(made, (bytes, bytearray, memoryview)) else made

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeVar
 
 from pyclient.records import Node, TopicPartition
+from pyclient.redaction import printable
 
 E = TypeVar("E", bound=BaseException)
 _by_code: dict[int, type[KafkaError]] = {}
@@ -53,11 +54,14 @@ class KafkaError(Exception):
 
     @property
     def message(self) -> str:
-        """The message without the partition and node that ``str(error)`` adds."""
-        return str(self.args[0]) if self.args else ""
+        """The message without the partition and node that ``str(error)`` adds.
+
+        One line without control characters: brokers, other members of groups and certificates write parts of it.
+        """
+        return printable(str(self.args[0])) if self.args else ""
 
     def __str__(self) -> str:
-        places = [str(place) for place in (self.topic_partition, _node_text(self.node)) if place is not None]
+        places = [printable(str(place)) for place in (self.topic_partition, _node_text(self.node)) if place is not None]
         missing = [place for place in places if place not in self.message]
         return f"{', '.join(missing)}: {self.message}" if missing else self.message
 

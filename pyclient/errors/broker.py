@@ -10,6 +10,7 @@ from pyclient.errors.base import (
     RefreshRetriableError, RetriableError, _summary,
 )
 from pyclient.records import Node, TopicPartition
+from pyclient.redaction import in_one_line
 
 
 class UnknownServerError(KafkaError):
@@ -41,8 +42,17 @@ class LogTruncationError(OffsetOutOfRangeError):
 
 class CorruptRecordError(RetriableError):
     """A record or batch is corrupt or invalid (wrong CRC, bad length, no key on a compacted topic): send it again, with
-    a key if the topic is compacted; when reading, seek past it."""
+    a key if the topic is compacted; when reading, seek to ``next_offset``, the first offset after the damaged batch.
+
+    ``next_offset`` is None if the batch's header cannot be read either, and when a broker refuses a record. Like the
+    rest of the batch the number may be damaged: it is then too far ahead, and records between are not read.
+    """
     code, name = 2, "CORRUPT_MESSAGE"
+
+    def __init__(self, message: str = "", *, topic_partition: TopicPartition | None = None, node: Node | int | None = None,
+                 next_offset: int | None = None) -> None:
+        super().__init__(message, topic_partition=topic_partition, node=node)
+        self.next_offset = next_offset
 
 
 class UnknownTopicOrPartitionError(RefreshRetriableError):
@@ -732,6 +742,7 @@ def error_for(
     """
     if code == 0:
         raise ValueError("error code 0 means success: it has no error")
+    message = in_one_line(message) if message else message
     cls = BY_CODE.get(code)
     if cls is not None:
         return cls(_with_advice(cls, message), topic_partition=topic_partition, node=node)

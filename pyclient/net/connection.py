@@ -28,6 +28,7 @@ from pyclient.net.in_flight import InFlightRequests
 from pyclient.net.sasl_login import SaslLogin
 from pyclient.net.tls_errors import lost_after_handshake, lost_before_answer
 from pyclient.net.write_buffer import WriteBuffer
+from pyclient.redaction import SecretBytes
 
 _log = logging.getLogger(__name__)
 
@@ -156,6 +157,8 @@ class Connection(asyncio.BufferedProtocol):
             await run_exchange(check_no_login_required(self.versions, self.label), do)
         self.advance(Event.AGREED_FOR_SASL if logs_in else Event.AGREED)
         self._reader.may_be_tls = False
+        if not logs_in:
+            self._reader.logged_in()
         self.idle_since = self._clock()
 
     async def request(self, request: HandshakeRequest, timeout: float) -> Any:
@@ -163,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._write_buffer is None or self._cause is not None or self.state in (State.DRAINING, State.CLOSED):
             raise DisconnectError(f"{self.label} closed the connection" if self._cause is None else str(self._cause))
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        data = encode_request(request.api, request.version, self._in_flight.next_id(), self._client_id, request.fields)
+        data = SecretBytes(encode_request(request.api, request.version, self._in_flight.next_id(), self._client_id, request.fields))
         self._handshake_at = self._clock()
         self._write([data], request.api, request.version, timeout, functools.partial(_settle, future))
         return await future
@@ -178,6 +181,7 @@ class Connection(asyncio.BufferedProtocol):
         *idle_since*: keep the idle time of a connection that was authenticated again.
         """
         self.advance(Event.AUTHENTICATED)
+        self._reader.logged_in()
         self.idle_since = self._clock() if idle_since is None else idle_since
         # The broker's count began after the last request was written.
         self.session.begin(self._handshake_at, lifetime, random)

@@ -19,6 +19,8 @@ SIZE_BYTES: Final = 4
 """Every frame begins with its size, an int32."""
 SCRATCH: Final = 4096
 """Bytes. A response within it takes one read; reading its size first would take two, and two turns of the loop."""
+MOST_BEFORE_LOGIN: Final = 1 << 20
+"""Bytes of a response before the peer is known: decoded, it takes up to twenty times as many. Usual ones have 1 KiB."""
 MUCH: Final = 65_536
 """Missing bytes of a frame from which on a direct read of the socket is worth its call."""
 PATIENCE_MS: Final = 1
@@ -31,6 +33,7 @@ class FrameReader:
     def __init__(self, label: str, max_frame: int, on_frame: Callable[[memoryview], None]) -> None:
         self._label = label
         self._max_frame = max_frame
+        self._limit = min(max_frame, MOST_BEFORE_LOGIN)
         self._on_frame = on_frame
         self._patience_ms = PATIENCE_MS if in_portal() else 0
         self._socket: socket.socket | None = None
@@ -42,6 +45,10 @@ class FrameReader:
         self.bytes_in = 0
         self.may_be_tls = True
         """The peer may be a TLS listener although this connection is plain: it then first sends a TLS alert."""
+
+    def logged_in(self) -> None:
+        """The peer is a broker, and has accepted the login if there is one: its responses may be large."""
+        self._limit = self._max_frame
 
     def read_directly(self, sock: socket.socket) -> None:
         """The rest of a large frame is read from *sock*, beside the transport."""
@@ -111,8 +118,9 @@ class FrameReader:
         size = int.from_bytes(self._scratch[at:at + SIZE_BYTES], "big", signed=True)
         if self.may_be_tls and self._scratch[at:at + 2] == ALERT_RECORD:
             raise tls_listener(self._label)
-        if not SIZE_BYTES <= size <= self._max_frame:
+        if not SIZE_BYTES <= size <= self._limit:
+            most = f"receive_max_frame_bytes={self._limit}" if self._limit == self._max_frame else f"{self._limit} before the connection is ready"
             raise ProtocolError(
-                f"{self._label} announced a response of {size} B; allowed are 4 to receive_max_frame_bytes={self._max_frame}. "
+                f"{self._label} announced a response of {size} B; allowed are 4 to {most}. "
                 "Check that the port is a Kafka listener, and that it does not use TLS.")
         return size

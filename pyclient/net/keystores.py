@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from pyclient.errors import ConfigurationError
+from pyclient.redaction import Secret, SecretBytes
 
 CERTIFICATES: Final = re.compile(rb"-----BEGIN ((?:TRUSTED |X509 )?CERTIFICATE)-----.*?-----END \1-----", re.DOTALL)
 BEGIN: Final = re.compile(rb"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----")
@@ -48,7 +49,7 @@ class Source(NamedTuple):
         assert self.path is not None
         try:
             with Path(self.path).open("rb") as file:
-                content = file.read(MOST_BYTES + 1)
+                content = SecretBytes(file.read(MOST_BYTES + 1))
         except OSError as error:
             raise self.error(f"the file cannot be read: {error.strerror or error}") from error
         if len(content) > MOST_BYTES:
@@ -68,7 +69,7 @@ class Identity:
 
     def load_into(self, context: ssl.SSLContext) -> None:
         """Make *context* present it to brokers. Raises ConfigurationError."""
-        with as_file(self.chain + b"\n" + self.key + b"\n") as path:
+        with as_file(SecretBytes(self.chain + b"\n" + self.key + b"\n")) as path:
             try:
                 context.load_cert_chain(path, password=self._password)
             except ConfigurationError:
@@ -115,7 +116,7 @@ def private_key(source: Source, content: bytes) -> bytes:
     found = KEYS.search(content)
     if found is None:
         raise source.error(f"it contains no complete private key: expected -----BEGIN PRIVATE KEY----- {_looks_like(source, content)}")
-    return found[0]
+    return SecretBytes(found[0])
 
 
 def revoked(source: Source, content: bytes) -> bytes:
@@ -166,8 +167,8 @@ def pkcs12_identity(source: Source, content: bytes, password: str | None) -> Ide
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
     chain = b"\n".join(_pem(each.certificate) for each in [opened.cert, *opened.additional_certs])
-    once = secrets.token_urlsafe(32)  # if the key must pass through a file, it is encrypted there
-    key = opened.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(once.encode()))
+    once = Secret(secrets.token_urlsafe(32))  # if the key must pass through a file, it is encrypted there
+    key = SecretBytes(opened.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(once.encode())))
     return Identity(chain, key, once, source, source)
 
 

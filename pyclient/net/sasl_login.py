@@ -17,7 +17,7 @@ from pyclient.core.sasl import Credentials, LoginExchange, log_in
 from pyclient.errors import ConfigurationError
 from pyclient.plugin_loading import load_plugin
 from pyclient.plugins import ChecksOptions, RenewsCredentials, SaslMechanism, SeesClose, Surroundings, TakesSurroundings
-from pyclient.redaction import without
+from pyclient.redaction import encoded_forms, without
 from pyclient.runtime.environment import Environment
 from pyclient.runtime.offload import Offload
 
@@ -107,7 +107,7 @@ class SaslClient:
 
     def _without_secrets(self, text: str) -> str:
         """Reads the secrets from the options each time: an attribute with them would appear in a repr."""
-        return without(_secrets(self._config), text)
+        return without(set().union(*[encoded_forms(secret.encode("utf-8", "surrogatepass")) for secret in _secrets(self._config)]), text)
 
     def close(self) -> None:
         """Start no more work. A busy worker is not waited for. Call it on the loop."""

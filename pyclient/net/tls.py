@@ -18,6 +18,7 @@ from pyclient.errors import ConfigurationError
 from pyclient.net.keystores import (
     Identity, Source, as_file, certificates, jks_way_out, pkcs12_certificates, pkcs12_identity, private_key, revoked,
 )
+from pyclient.redaction import SecretBytes
 from pyclient.runtime.environment import Environment
 from pyclient.runtime.offload import Offload
 
@@ -108,6 +109,7 @@ def make_context(config: SecurityConfig) -> ssl.SSLContext:
         return _users_context(config, config.ssl_context)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # requires and checks the broker's certificate
     context.options |= ssl.OP_NO_RENEGOTIATION  # TLS 1.2: a write would have to wait for a read
+    context.hostname_checks_common_name = False  # RFC 9525: authorities do not check that a common name is a host of its owner
     context.check_hostname = bool(config.ssl_endpoint_identification_algorithm)
     _set_versions(context, config)
     _set_suites(context, config)
@@ -193,7 +195,7 @@ def _trust(context: ssl.SSLContext, config: SecurityConfig) -> None:
     if text is not None and path is not None:
         raise _both("ssl_truststore_location", "ssl_truststore_certificates")
     if text is not None:
-        _trust_certificates(context, certificates(Source("ssl_truststore_certificates"), text.encode()))
+        _trust_certificates(context, certificates(Source("ssl_truststore_certificates"), SecretBytes(text.encode())))
     elif path is not None:
         _trust_file(context, config, Source("ssl_truststore_location", path))
     else:
@@ -290,7 +292,7 @@ def _part(text: str | None, text_option: str, path: str | None, path_option: str
     if text is not None and path is not None:
         raise _both(path_option, text_option)
     if text is not None:
-        return Source(text_option), text.encode()
+        return Source(text_option), SecretBytes(text.encode())
     if path is not None:
         source = Source(path_option, path)
         return source, source.read()

@@ -158,6 +158,7 @@ def _meaning_of_alert(alert: str, has_identity: bool | None) -> str | None:
 
 
 def certificate_names(certificate: Mapping[str, Any]) -> list[str]:
-    """The host names of a checked certificate, as ``getpeercert`` returns it."""
+    """The host names of a checked certificate, as ``getpeercert`` returns it; else its common name, which is none."""
     names = [str(value) for kind, value in certificate.get("subjectAltName", ()) if kind in ("DNS", "IP Address")]
-    return names or [str(value) for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return names or [f"{value} as common name only, which does not count (it needs a subjectAltName)"
+                     for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]

@@ -19,6 +19,7 @@ from pyclient.buffers.delivery import Delivery
 from pyclient.buffers.fast_send import AsyncFastSend, FastSend, async_fast_send, fast_send
 from pyclient.codec.arrow_input import Names
 from pyclient.config import ProducerConfig
+from pyclient.config.declaration import with_hidden_secrets
 from pyclient.errors import ClientClosedError, KafkaError, KafkaTimeoutError, UnsupportedFeatureError, counted, raisable
 from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.option_types import ProducerOptions
@@ -79,6 +80,7 @@ class Producer(FastSend, _NoTransactions):
 
     def __init__(self, config: Mapping[str, object] | None = None, /, *, key_serializer: Any = None, value_serializer: Any = None,
                  partitioner: Any = None, interceptors: Any = (), **options: Unpack[ProducerOptions]) -> None:
+        config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         parsed = _parse(config, options, key_serializer, value_serializer, partitioner, interceptors)
         self._observer = ThreadObserver("pyclient-callbacks")
         self._core = ProducerCore(parsed, self._observer)
@@ -215,7 +217,7 @@ class Producer(FastSend, _NoTransactions):
             raise_or_note(failed, error)
 
     def __repr__(self) -> str:
-        return self._core.describe(type(self).__name__)
+        return self._core.describe(type(self).__name__) if hasattr(self, "_core") else f"<{type(self).__name__} without options yet>"
 
     def _run(self, steps: Steps[Step, T]) -> T:
         return run_steps(steps, lambda step: step.run(self._portal))
@@ -239,6 +241,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
 
     def __init__(self, config: Mapping[str, object] | None = None, /, *, key_serializer: Any = None, value_serializer: Any = None,
                  partitioner: Any = None, interceptors: Any = (), **options: Unpack[ProducerOptions]) -> None:
+        config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         parsed = _parse(config, options, key_serializer, value_serializer, partitioner, interceptors)
         self._observer = LoopObserver()
         self._core = ProducerCore(parsed, self._observer)
@@ -312,7 +315,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
         return self
 
     def __repr__(self) -> str:
-        return self._core.describe(type(self).__name__)
+        return self._core.describe(type(self).__name__) if hasattr(self, "_core") else f"<{type(self).__name__} without options yet>"
 
     def _forget(self) -> None:
         loop = self._core.loop

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyclient.errors import ConfigurationError, SaslAuthenticationError
 from pyclient.plugin_loading import load_function
 from pyclient.plugins import OAuthToken, Surroundings
-from pyclient.redaction import in_one_line, without
+from pyclient.redaction import Secret, SecretBytes, encoded_forms, in_one_line, without
 from pyclient.sasl.tokens import RefreshPolicy, TokenCache, TokenSource
 
 ACKNOWLEDGE_ERROR: Final = b"\x01"
@@ -71,7 +71,7 @@ class OAuthBearer:
     def _send(self, token: OAuthToken, message: bytes, why: str = "") -> Generator[bytes, Any, bytes]:
         """The broker's reply. A refusal concerns the token: drop it."""
         try:
-            return bytes((yield message))
+            return SecretBytes((yield message))
         except SaslAuthenticationError as refused:
             self._tokens.drop(token)
             if not why:
@@ -112,16 +112,16 @@ def initial(token: OAuthToken) -> bytes:
             raise ConfigurationError(f"the value of the token's extension {key!r} is not allowed: expected at least one visible ASCII character",
                                      option="sasl_token_provider")
     pairs = "".join(f"\x01{key}={value}" for key, value in token.extensions.items())
-    return f"n,,\x01auth=Bearer {token.value}{pairs}\x01\x01".encode()
+    return SecretBytes(f"n,,\x01auth=Bearer {token.value}{pairs}\x01\x01".encode())
 
 
 def rejection(answer: bytes, token: OAuthToken) -> str:
     """The broker's error as text, for any bytes; without the token."""
-    text = answer[:LONGEST_ERROR].decode("utf-8", "replace")
+    text: str = Secret(answer[:LONGEST_ERROR].decode("utf-8", "replace"))
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
         fields = None
     if isinstance(fields, dict):
         text = ", ".join(f"{key} {value}" for key, value in fields.items() if isinstance(value, str) and value)
-    return in_one_line(without([token.value], text), SHOWN) or "none"
+    return in_one_line(without({*encoded_forms(initial(token)), *encoded_forms(token.value.encode())}, text), SHOWN) or "none"

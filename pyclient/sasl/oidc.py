@@ -23,7 +23,7 @@ import tenacity
 from pyclient.config.addresses import is_loopback
 from pyclient.errors import AuthenticationError, ConfigurationError, KafkaError, SaslAuthenticationError, TokenUnavailableError
 from pyclient.plugins import OAuthToken, Surroundings
-from pyclient.redaction import in_one_line, without
+from pyclient.redaction import Secret, SecretBytes, in_one_line, without
 from pyclient.sasl.assertions import ASSERTION_FILE, KEY, PREFIX, Assertions, unused
 from pyclient.sasl.tokens import BEARER, LONGEST, TokenSource
 
@@ -86,6 +86,30 @@ def _httpx() -> Any:
     return httpx
 
 
+def _context() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.hostname_checks_common_name = False
+    return context
+
+
+def _without_query(url: str) -> str:
+    return urlsplit(url)._replace(query="", fragment="").geturl()
+
+
+@functools.cache
+def _url_without_query() -> Any:
+    """A class of URLs that are shown without their query, which may contain secrets: httpx logs each request's URL."""
+
+    class ShownWithoutQuery(_httpx().URL):  # type: ignore[misc] # httpx is optional
+        def __str__(self) -> str:
+            return _without_query(super().__str__())
+
+        def __repr__(self) -> str:
+            return f"URL({str(self)!r})"
+
+    return ShownWithoutQuery
+
+
 class _FileSource:
     """A file that is kept up to date from outside, as by Kubernetes."""
 
@@ -96,7 +120,7 @@ class _FileSource:
     def __call__(self) -> str:
         try:
             with self._path.open(encoding="ascii") as file:
-                found = file.read(LONGEST + 1).strip()
+                found = Secret(file.read(LONGEST + 1).strip())
         except UnicodeDecodeError:
             raise TokenUnavailableError(f"{self._option}: the file {self._path} contains no valid token") from None
         except OSError as error:
@@ -152,7 +176,7 @@ class _AssertionGrant:
         self.options: tuple[str, ...] = (option,)
 
     def __call__(self) -> TokenRequest:
-        assertion = self._assertion()
+        assertion = Secret(self._assertion())
         return TokenRequest({"grant_type": JWT_BEARER, "assertion": assertion, **self._scope}, {}, (assertion,))
 
 
@@ -165,11 +189,12 @@ class _ClientCredentials:
     def __call__(self) -> TokenRequest:
         config = self._config
         pair = [config.sasl_oauthbearer_client_credentials_client_id, config.sasl_oauthbearer_client_credentials_client_secret]
-        secret, encoded = pair[1], quote_plus(pair[1])
+        secret, encoded = pair[1], Secret(quote_plus(pair[1]))
         if config.sasl_oauthbearer_header_urlencode:
-            pair = [quote_plus(each) for each in pair]
-        basic = base64.b64encode(":".join(pair).encode("utf-8", "surrogatepass")).decode()
-        return TokenRequest({"grant_type": "client_credentials", **_scope(config)}, {"Authorization": f"Basic {basic}"}, (basic, secret, encoded))
+            pair = [quote_plus(pair[0]), encoded]
+        basic = Secret(base64.b64encode(":".join(pair).encode("utf-8", "surrogatepass")).decode())
+        headers: dict[str, str] = {"Authorization": Secret(f"Basic {basic}")}
+        return TokenRequest({"grant_type": "client_credentials", **_scope(config)}, headers, (basic, secret, encoded))
 
 
 class _Endpoint:
@@ -193,7 +218,7 @@ class _Endpoint:
     @property
     def shown_url(self) -> str:
         """The URL without its query, which may contain secrets."""
-        return urlsplit(self._url)._replace(query="", fragment="").geturl()
+        return _without_query(self._url)
 
     def __call__(self) -> OAuthToken:
         """A token.
@@ -217,16 +242,21 @@ class _Endpoint:
     def _once(self) -> OAuthToken:
         request = self._grant()
         requested_at = self._surroundings.wall() / 1000
-        late = threading.Event()
-        try:
-            status, body = self._answer(request, late)
-        except KafkaError:
-            raise
-        except Exception as error:  # noqa: BLE001 an httpx client closed by the timer raises many types
-            raise self._as_kafka_error(error, late=late.is_set()) from None
+        answer = self._answer_or_error(request, threading.Event())
+        if isinstance(answer, Exception):  # raised here: as its context, httpx's error would keep the request in its frames
+            raise answer
+        status, body = answer
         if status != 200:  # only 200 carries a token (RFC 6749, 5.1)
             raise self._refusal(status, body, request.secrets)
         return self._token(body, requested_at)
+
+    def _answer_or_error(self, request: TokenRequest, late: threading.Event) -> tuple[int, bytes] | Exception:
+        try:
+            return self._answer(request, late)
+        except KafkaError:
+            raise
+        except Exception as error:  # noqa: BLE001 an httpx client closed by the timer raises many types
+            return self._as_kafka_error(error, late=late.is_set())
 
     def _answer(self, request: TokenRequest, late: threading.Event) -> tuple[int, bytes]:
         """The whole response.
@@ -235,21 +265,29 @@ class _Endpoint:
         """
         httpx = _httpx()
         limits = httpx.Timeout(self._read_s, connect=self._connect_s)
-        headers = {**request.headers, "Accept": "application/json"}
         with (
-            httpx.Client(timeout=limits, verify=ssl.create_default_context()) as client,
+            httpx.Client(timeout=limits, verify=_context()) as client,
             _after(self._connect_s + self._read_s, late.set, client.close),
-            client.stream("POST", self._url, data=request.form, headers=headers) as answer,
+            contextlib.closing(self._send(client, request)) as answer,
         ):
             return answer.status_code, self._body(answer)
 
+    def _send(self, client: Any, request: TokenRequest) -> Any:
+        headers = {**request.headers, "Accept": "application/json", "Accept-Encoding": "identity"}
+        made = client.build_request("POST", self._url, data=request.form, headers=headers)
+        made.url = _url_without_query()(made.url)
+        return client.send(made, stream=True)
+
     def _body(self, answer: Any) -> bytes:
+        """The bytes as they were sent. Decompressed, a kilobyte could become gigabytes before it can be counted."""
+        if answer.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
+            raise TokenUnavailableError(f"the token endpoint {self.shown_url} compressed its response, although the request says Accept-Encoding: identity")
         body = bytearray()
-        for piece in answer.iter_bytes():
+        for piece in answer.iter_raw():
             body += piece
             if len(body) > LONGEST:
                 raise TokenUnavailableError(f"the token endpoint {self.shown_url} answered with more than {LONGEST} B")
-        return bytes(body)
+        return SecretBytes(body)
 
     def _as_kafka_error(self, error: Exception, *, late: bool) -> Exception:
         httpx = _httpx()
@@ -276,8 +314,7 @@ class _Endpoint:
         return SaslAuthenticationError(f"{what}; check {', '.join(self._grant.options)}, sasl_oauthbearer_scope and {URL}")
 
     def _token(self, body: bytes, requested_at: float) -> OAuthToken:
-        fields = _fields(body)
-        value, lives = fields.get("access_token"), fields.get("expires_in")
+        value, lives = _token_fields(body)
         if not isinstance(value, str) or not BEARER.fullmatch(value):
             raise TokenUnavailableError(f"the token endpoint {self.shown_url} answered without a valid access_token: expected visible ASCII characters")
         counts = isinstance(lives, (int, float)) and not isinstance(lives, bool) and 0 < lives < LONGEST_LIFETIME_S
@@ -313,6 +350,13 @@ def _fields(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return fields if isinstance(fields, dict) else {}
+
+
+def _token_fields(body: bytes) -> tuple[Any, Any]:
+    """Token and lifetime; the other fields may be secrets too, and stay here."""
+    fields = _fields(body)
+    value = fields.get("access_token")
+    return Secret(value) if isinstance(value, str) else type(value), fields.get("expires_in")
 
 
 def _seconds(milliseconds: int | None) -> float:

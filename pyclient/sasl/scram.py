@@ -73,12 +73,15 @@ class Scram:
 
         if len(message) > LONGEST:
             raise SaslAuthenticationError(f"the broker sent a message of {len(message)} B; {self.name} messages have about a hundred")
+        failure = None
         try:
             take(message.decode())
         except ScramException as error:
-            raise SaslAuthenticationError(f"{self.name} failed: {_reason(error)}") from None
-        except Exception as error:  # noqa: BLE001 the original could show values computed from the password
-            raise SaslAuthenticationError(f"the broker's message is not a valid {self.name} message: {type(error).__name__}") from None
+            failure = f"{self.name} failed: {_reason(error)}"
+        except Exception as error:  # noqa: BLE001 any message of the broker's
+            failure = f"the broker's message is not a valid {self.name} message: {type(error).__name__}"
+        if failure is not None:  # raised here: as its context, the original would keep values computed from the password in its frames
+            raise SaslAuthenticationError(failure)
 
     def _check_iterations(self, iterations: int) -> None:
         if iterations not in ITERATIONS:

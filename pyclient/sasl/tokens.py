@@ -19,7 +19,7 @@ import attrs
 from pyclient.cancellation import being_cancelled
 from pyclient.errors import KafkaError, TokenUnavailableError, raisable
 from pyclient.plugins import OAuthToken, Surroundings
-from pyclient.redaction import without
+from pyclient.redaction import Secret, encoded_forms, without
 
 _log = logging.getLogger(__name__)
 BEARER: Final = re.compile(r"[\x21-\x7e]+")
@@ -100,7 +100,7 @@ class TokenCache:
             if self._async_source or inspect.iscoroutinefunction(fetch):
                 return self._fetch_shared(fetch, renewal)
             try:
-                returned = fetch()
+                returned = _hidden(fetch())
                 if not isinstance(returned, Awaitable):
                     return self._accept(returned, renewal)
             except Exception as error:  # noqa: BLE001 whatever a user's function raises
@@ -115,7 +115,7 @@ class TokenCache:
 
     def hide(self, text: str) -> str:
         """*text* without the recent tokens."""
-        return without([token.value for token in list(self._recent)], text)
+        return without(set().union(*[encoded_forms(token.value.encode()) for token in list(self._recent)]), text)
 
     def close(self) -> None:
         """Cancel a running fetch. Call it on the loop."""
@@ -133,7 +133,7 @@ class TokenCache:
 
     async def _fetch(self, fetch: TokenSource, renewal: RefreshPolicy) -> OAuthToken:
         try:
-            return self._accept(await fetch(), renewal)
+            return self._accept(_hidden(await fetch()), renewal)
         except asyncio.CancelledError as error:
             if being_cancelled():
                 raise
@@ -183,6 +183,16 @@ class TokenCache:
 
     def _now(self) -> float:
         return self._surroundings.wall() / 1000
+
+
+def _hidden(returned: Any) -> Any:
+    """A provider's result, whose texts no dump of local variables shows."""
+    match returned:
+        case str():
+            return Secret(returned)
+        case tuple():
+            return tuple(Secret(each) if isinstance(each, str) else each for each in returned)
+    return returned
 
 
 def _described(error: BaseException) -> str:

@@ -6,18 +6,35 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 import uuid
 from pathlib import Path
 
 from pyclient.testing.cache import FileLock
+from pyclient.testing.common.errors import LocalClusterError
 
 
 def _folder() -> Path:
+    """This user's folder. Anyone can create its name in the temporary directory first, so its owner is checked.
+
+    Raises:
+        LocalClusterError: it is another user's, a link, or no folder.
+    """
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
     path = Path(tempfile.gettempdir()) / f"pyclient-owners-{user}"
     path.mkdir(mode=0o700, exist_ok=True)
+    if hasattr(os, "getuid"):
+        _check_owner(path)
     return path
+
+
+def _check_owner(path: Path) -> None:
+    found = path.lstat()  # not of what a link points to
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise LocalClusterError(f"{path} is not a folder of this user: another one created it. Remove it, or set TMPDIR to a folder of your own.")
+    if found.st_mode & 0o077:
+        path.chmod(0o700)
 
 
 class Owner:

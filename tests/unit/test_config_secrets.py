@@ -14,12 +14,13 @@ from typing import Any
 import attrs
 import pytest
 
-from pyclient import Admin, Consumer, Producer, TopicPartition
+from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from pyclient.config import AdminConfig, ConsumerConfig, ProducerConfig
-from pyclient.config.declaration import Config, Secret
+from pyclient.config.declaration import Config
 from pyclient.errors import ConfigurationError, KafkaError
+from pyclient.redaction import Secret
 from pyclient.testing import FakeCluster
-from tests.secrets import MARKER, shown_in
+from tests.secrets import MARKER, assert_no_local_shows, shown_in
 
 CONFIGS: list[type[Config]] = [ProducerConfig, ConsumerConfig, AdminConfig]
 PASSWORD = f"anna's {MARKER}"
@@ -88,6 +89,35 @@ def test_nothing_that_can_be_reached_from_a_client_shows_a_secret(kind: type[Any
             shown = [type(each).__name__ for each in reachable(client) if shown_in(repr(each))]
             assert not shown
             assert shown_in(repr(client.metrics() if hasattr(client, "metrics") else "")) is None
+
+
+SECRETS = [each.name for each in ProducerConfig.fields() if each.secret] + [
+    "ssl.keystore.key", "sasl.password", "ssl_password", "ssl.key.pem", "sasl.oauthbearer.client.secret", "sasl_plain_pasword", "sasl.oauthbearer.config",
+    "sasl.oauthbearer.assertion.private.key.pem", "sasl.jaas.config"]
+JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="anna" password="{MARKER}";'
+WRONG: list[dict[str, Any]] = [
+    {"no_such_option": 1}, {"request_timeout_ms": -5}, {"bootstrap_servers": "nowhere"}, {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "NOPE"},
+    {"ssl_keystore_location": "/no/such/file", "security_protocol": "SSL"}, {"client_id": 5, "metadata_max_age_ms": "soon"}, {"security_protocol": "SASL_SSL"},
+]
+
+
+@pytest.mark.parametrize("wrong", range(len(WRONG)))
+@pytest.mark.parametrize("kind", [Producer, Consumer, Admin, AsyncProducer, AsyncConsumer, AsyncAdmin])
+@pytest.mark.filterwarnings("ignore::pyclient.foreign_options.OptionWarning")
+def test_no_local_variable_of_a_failed_constructor_shows_a_secret(kind: type[Any], wrong: int) -> None:
+    """Tools that report errors have the variables of each frame. Each has a repr, that of a half-made config too."""
+    for name in SECRETS:
+        given = {name: JAAS if "jaas" in name else MARKER, **WRONG[wrong]}
+        for config, options in ((given, {}), ({}, given)):
+            with pytest.raises(ConfigurationError) as caught:
+                kind(config, **options)
+            assert_no_local_shows(caught.value, MARKER, "repr raised")
+
+
+def test_a_half_made_config_has_a_repr() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        ProducerConfig(linger_ms=-1)
+    assert_no_local_shows(caught.value, "repr raised")
 
 
 def reachable(root: object) -> Iterator[object]:

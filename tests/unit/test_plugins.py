@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Sequence
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,10 @@ from pyclient.partitioners import (
     ConsistentPartitioner, ConsistentRandomPartitioner, ExplicitPartitioner, Fnv1aPartitioner, Murmur2Partitioner, Murmur3Partitioner,
     RandomPartitioner, RoundRobinPartitioner, StickyPartitioner,
 )
-from pyclient.plugin_loading import KINDS, as_deserializer, as_serializer, available_plugins, load_plugin
+from pyclient.plugin_loading import KINDS, OWN_NAMES, as_deserializer, as_serializer, available_plugins, load_plugin
 from pyclient.plugins import AsyncRebalanceListener, ClusterView, Partitioner, RebalanceListener, SeesNewBatches
 from pyclient.records import Node, PartitionDescription, TopicPartition
+from tests.distribution import ROOT
 
 
 class Mine:
@@ -115,6 +118,22 @@ def test_a_package_cannot_replace_one_of_our_names_in_silence(
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ConfigurationError, match=rf"{name}.*acme-kafka \(acme.kafka:Special\) and pyclient-kafka"):
         load_plugin(kind, name)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("partitioner", "murmur2"), ("assignor", "range"), ("serializer", "json"), ("sasl mechanism", "PLAIN")])
+def test_a_package_cannot_replace_our_names_where_our_own_metadata_are_missing(kind: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the package is imported from an archive, or another one hides its metadata."""
+    found = [EntryPoint(name, "acme.kafka:Special", KINDS[kind].group)]
+    monkeypatch.setattr("pyclient.plugin_loading.entry_points", lambda **_: found)
+    with pytest.raises(ConfigurationError, match=r"a package without a name \(acme.kafka:Special\) and pyclient itself"):
+        load_plugin(kind, name)
+    found.clear()
+    assert load_plugin(kind, name) is not None
+
+
+def test_our_own_names_are_those_that_the_package_registers() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    assert {group: names for group, names in declared.items() if group.startswith("pyclient.")} == OWN_NAMES
 
 
 def test_two_packages_may_register_one_name_for_the_same_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

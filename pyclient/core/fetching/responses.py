@@ -14,6 +14,7 @@ from pyclient.buffers.fetch_buffer import Chunk, FetchBuffer
 from pyclient.codec.apis import Api
 from pyclient.codec.batches import RecordBatch, read_batches
 from pyclient.core.acl_errors import error_of
+from pyclient.core.cluster import nodes_of
 from pyclient.core.fetching.assigned_positions import AssignedPositions
 from pyclient.core.fetching.fetch_errors import damaged, is_for_the_user, too_large
 from pyclient.core.fetching.fetch_wait import FetchWait
@@ -79,8 +80,7 @@ class FetchResponses:
                 self._placement.place(tp)
 
     def _on_response(self, now: float, node: int, session: Session, message: Any) -> None:
-        nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack)
-                 for each in getattr(message, "node_endpoints", ())}
+        nodes = nodes_of(getattr(message, "node_endpoints", ()))
         positions = self._positions.by_partition
         for tp, requested, fetched in session.on_response(message):
             position = positions.get(tp)

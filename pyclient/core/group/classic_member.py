@@ -32,6 +32,7 @@ from pyclient.errors import (
     UnsupportedVersionError,
 )
 from pyclient.records import TopicPartition
+from pyclient.redaction import in_one_line
 
 _log = logging.getLogger(__name__)
 
@@ -371,7 +372,7 @@ class ClassicMember(Membership):
 
     def _lose(self, cause: BaseException) -> None:
         """The group went on without this member: it joins again, and its partitions are lost."""
-        _log.warning("group %r: member %s lost its partitions and joins again: %s", self._options.group_id, self.identity.member_id or "without an id", cause)
+        _log.warning("group %r: member %s lost its partitions and joins again: %s", self._options.group_id, in_one_line(self.identity.member_id) or "without an id", cause)
         self._cancel()
         self.identity = Identity() if isinstance(cause, UnknownMemberIdError) else self.identity.without_generation()
         self._reason = "the group went on without this member"

@@ -24,6 +24,7 @@ from pyclient.errors import (
 )
 from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView
 from pyclient.records import Node, TopicPartition
+from pyclient.redaction import in_one_line
 
 _log = logging.getLogger(__name__)
 _COOPERATIVE_STICKY: Final = "cooperative-sticky"
@@ -191,7 +192,7 @@ def _decoded(member: str, instance: str | None, data: bytes) -> MemberView:
     try:
         return decode_subscription(data, instance)
     except ProtocolError as error:
-        _log.error("member %s gets no partitions: %s", member, error)
+        _log.error("member %s gets no partitions: %s", in_one_line(member), error)
         return MemberView((), instance_id=instance)
 
 

@@ -302,6 +302,19 @@ def test_C06_damaged_data_is_raised_with_its_partition_and_offset_after_the_reco
         with pytest.raises(CorruptRecordError, match="a-0 from offset 2 on") as caught:
             collect(buffer, 100, None)
         assert caught.value.topic_partition == A
+        assert caught.value.next_offset == 5
+        assert "the next offset is 5" in str(caught.value)
+
+
+@pytest.mark.parametrize(("span", "behind"), [(2**31 - 1, 2), (0, 1), (9, 2)])
+def test_the_offset_to_seek_to_is_after_the_position_and_not_behind_the_next_batch(span: int, behind: int) -> None:
+    """The last offset in a damaged header may be anything."""
+    data = bytearray(encode_batch([(0, None, b"value", ())] * 2, base_offset=0))
+    data[23:27] = span.to_bytes(4, "big")
+    buffer = buffer_of(Chunk(A, 1, 0, [*read_batches(data), *batches(2, [3])], 5, 100))
+    with pytest.raises(CorruptRecordError) as caught:
+        collect(buffer, 100, None)
+    assert caught.value.next_offset == behind
 
 
 def test_C06_nothing_behind_damaged_data_is_handed_out_before_a_seek() -> None:

@@ -155,7 +155,7 @@ def test_A12_any_bytes_are_read_or_refused(data: bytes, version: int) -> None:
         assert isinstance(read, (MemberView, Assignment))
 
 
-names = st.text(min_size=1, max_size=12)
+names = st.text(st.characters(codec="utf-8").filter(str.isprintable), min_size=1, max_size=12)
 owned = st.lists(st.builds(TopicPartition, names, INT32), max_size=12).map(tuple)
 
 

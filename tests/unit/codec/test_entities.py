@@ -14,6 +14,7 @@ from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.response import FetchableTopicResponse, FetchResponse, PartitionData
 from kio.schema.metadata.v1.response import MetadataResponse as OldMetadata
+from kio.schema.metadata.v12.response import MetadataResponse as Metadata12
 from kio.schema.metadata.v13.response import MetadataResponse
 from kio.schema.produce.v7.response import PartitionProduceResponse
 from kio.serial import entity_reader, entity_writer
@@ -90,6 +91,30 @@ def test_every_truncation_of_a_message_is_refused(schema: type, data: st.DataObj
     for end in range(len(wire)):
         with pytest.raises(ProtocolError):
             Reader(wire[:end]).read(schema)
+
+
+def metadata(brokers: int = 0, topics: bytes = b"\1") -> bytes:
+    """A Metadata response (version 12) with this many nodes."""
+    node = bytes(4) + b"\2h" + bytes(4) + b"\0\0"
+    return bytes(4) + uvarint(brokers + 1) + node * brokers + b"\0" + bytes(4) + topics + b"\0"
+
+
+def topic_of(partitions: int) -> bytes:
+    """The topics of a Metadata response: one."""
+    one = bytes(2) + bytes(4) + bytes(4) + bytes(4) + b"\1\1\1\0"
+    return b"\2" + bytes(2) + b"\2t" + bytes(16) + b"\0" + uvarint(partitions + 1) + one * partitions + bytes(4) + b"\0"
+
+
+def test_M12_more_nodes_or_partitions_than_any_cluster_has_are_refused_before_memory_is_taken() -> None:
+    """A node of 11 B becomes connections and a history of failures, 65 times as much."""
+    assert len(read(Metadata12, metadata(10_000)).brokers) == 10_000
+    assert len(read(Metadata12, metadata(1, topic_of(200_000))).topics[0].partitions) == 200_000
+    for data, name, count in ((metadata(10_001), "brokers", 10_001), (metadata(1, topic_of(200_001)), "partitions", 200_001)):
+        tracemalloc.start()
+        with pytest.raises(ProtocolError, match=f"array {name} has {count} items, and at most"):
+            Reader(data).read(Metadata12)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("length", [0x7FFFFFFF, 0x10000000, 1000, -2, -0x80000000])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from pyclient.errors import ProtocolError, SslAuthenticationError
-from pyclient.net.frame_reader import SCRATCH, FrameReader
+from pyclient.net.frame_reader import MOST_BEFORE_LOGIN, SCRATCH, FrameReader
 from pyclient.net.rcvlowat import LEAST, SLACK
 from pyclient.net.tls_errors import ALERT_RECORD
 
@@ -38,6 +38,19 @@ def framed(frame: bytes) -> bytes:
 def test_M12_a_size_out_of_bounds_is_a_protocol_error_that_names_it(size: int) -> None:
     with pytest.raises(ProtocolError, match=f"b1 announced a response of {size} B; .* receive_max_frame_bytes={MAX_FRAME}"):
         Reader().feed(size.to_bytes(4, "big", signed=True))
+
+
+@pytest.mark.parametrize("size", [MOST_BEFORE_LOGIN + 1, 100 * MOST_BEFORE_LOGIN])
+def test_M12_a_response_before_the_login_is_small_whatever_the_option_allows(size: int) -> None:
+    """Decoded it takes many times its size, and the peer may be anything."""
+    reader = FrameReader("b1", 100 * MOST_BEFORE_LOGIN, lambda frame: None)
+    reader.get_buffer()[:4] = size.to_bytes(4, "big")
+    with pytest.raises(ProtocolError, match=f"b1 announced a response of {size} B; .* {MOST_BEFORE_LOGIN} before the connection is ready"):
+        reader.received(4)
+    after = FrameReader("b1", 100 * MOST_BEFORE_LOGIN, lambda frame: None)
+    after.logged_in()
+    after.get_buffer()[:4] = size.to_bytes(4, "big")
+    after.received(4)
 
 
 def test_M16_an_alert_as_the_first_bytes_means_a_TLS_listener() -> None:

@@ -226,6 +226,14 @@ def test_the_empty_algorithm_switches_off_the_check_of_the_name_only() -> None:
         shaken(made(**lax), CertificateAuthority().server_context("elsewhere.example"))
 
 
+def test_a_common_name_is_no_host_name() -> None:
+    """An authority checks the names in subjectAltName; what it signs as common name may be anything (RFC 9525)."""
+    shown = authority().issue(common_name="localhost")
+    assert not made().hostname_checks_common_name
+    with pytest.raises(HandshakeFailedError):
+        shaken(made(ssl_truststore_certificates=authority().pem), authority().server_context(certificate=shown))
+
+
 # ---- who the client is ----------------------------------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ class Server(ThreadingHTTPServer):
 class Endpoint:
     """``answers`` are (status, body) in turn, the last one for ever; a body that is no bytes is sent as JSON."""
 
-    def __init__(self, *answers: tuple[int, Any], tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, *answers: tuple[int, Any], tls: ssl.SSLContext | None = None, encoding: str | None = None) -> None:
         self.answers = list(answers) or [(200, {"access_token": "abc", "expires_in": 3600})]
         self.asked: list[Request] = []
         endpoint = self
@@ -48,6 +48,8 @@ class Endpoint:
                 self.send_response(status)
                 if 300 <= status < 400:
                     self.send_header("Location", "/elsewhere")
+                if encoding is not None:
+                    self.send_header("Content-Encoding", encoding)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)

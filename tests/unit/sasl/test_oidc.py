@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import gzip
 import itertools
 import socket
 import sys
@@ -19,6 +20,7 @@ from pyclient.sasl.oauthbearer import OAuthBearer
 from pyclient.sasl.oidc import token_source
 from pyclient.sasl.tokens import LONGEST, TokenSource
 from pyclient.testing import CertificateAuthority
+from tests.secrets import assert_no_local_shows
 from tests.unit.sasl.endpoint import Endpoint
 from tests.unit.sasl.exchanges import Wall, exchanged, options
 
@@ -92,6 +94,47 @@ def test_a_response_without_a_token_is_reported(body: Any) -> None:
 def test_a_response_that_is_too_long_is_not_read_to_its_end() -> None:
     with Endpoint((200, b'{"access_token": "abc"}' + b" " * LONGEST)) as endpoint, pytest.raises(TokenUnavailableError, match=f"more than {LONGEST} B"):
         source(endpoint.url)()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "gzip, gzip, gzip", "deflate", "br", "zstd", "what is that"])
+@pytest.mark.parametrize("status", [200, 400])
+def test_a_compressed_response_is_not_opened(encoding: str, status: int) -> None:
+    """A kilobyte could become gigabytes, before its limit is looked at."""
+    body = b'{"access_token": "abc"}'
+    for _ in range(encoding.count("gzip")):
+        body = gzip.compress(body)
+    with Endpoint((status, body), encoding=encoding) as endpoint:
+        with pytest.raises(TokenUnavailableError, match="compressed its response, although the request says Accept-Encoding: identity"):
+            source(endpoint.url)()
+        assert endpoint.asked[0].headers["accept-encoding"] == "identity"
+
+
+def test_a_response_that_says_that_it_is_not_compressed_is_read() -> None:
+    with Endpoint(encoding="Identity") as endpoint:
+        assert source(endpoint.url)().value == "abc"
+
+
+def test_httpx_logs_the_URL_without_its_query(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("DEBUG"):
+        source(endpoint.url + "?key=marker&a=b%20c")()
+    assert endpoint.asked[0].path == "/token?key=marker&a=b%20c"
+    assert f'HTTP Request: POST {endpoint.url} "HTTP/1' in caplog.text
+    assert "marker" not in caplog.text
+
+
+@pytest.mark.parametrize("answer", [
+    (500, b""), (400, {"error": "no"}), (200, {"refresh_token": "marker:secret+1"}), (200, {"access_token": "a marker:secret+1"}), (200, b"marker:secret+1"), None,
+    (200, {"access_token": ["marker:secret+1"]}),
+], ids=range(7))
+@pytest.mark.parametrize("encoded", [True, False])
+def test_no_local_variable_of_a_failed_request_shows_a_secret(answer: tuple[int, Any] | None, encoded: bool) -> None:
+    """Tools that report errors keep the variables of each frame, also those of hidden causes."""
+    with Endpoint(*[answer] if answer else []) as endpoint:
+        url = endpoint.url if answer else "http://127.0.0.1:1/"
+        with pytest.raises(KafkaError) as caught:
+            source(url, sasl_oauthbearer_header_urlencode=encoded)()
+    assert_no_local_shows(caught.value, "marker", "our app:", base64.b64encode(b"our app:marker:secret+1").decode(),
+                          base64.b64encode(b"our+app:marker%3Asecret%2B1").decode())
 
 
 @pytest.mark.parametrize("status", [500, 503, 408, 429])
