@@ -4,7 +4,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pyclient import AsyncConsumer, AsyncProducer
 from pyclient.foreign_call_table import AIOKAFKA, ARGUMENTS, CLIENTS, CONFLUENT, HABITS, KAFKA_PYTHON, METHODS, Argument, Habit, Method
+from pyclient.foreign_calls import line_here
 from pyclient.foreign_option_table import NAMES, ROLES, ByValue, Fate, Ignored, Renamed, Row
 
 HEAD: Final = """# Migrating from other clients
@@ -27,9 +29,10 @@ NOTES: Final = {
     KAFKA_PYTHON: "`KafkaProducer` is `Producer`, `KafkaConsumer` is `Consumer`, `KafkaAdminClient` is `Admin`.",
     CONFLUENT: 'The configuration may stay a mapping with dotted names: `Producer({"bootstrap.servers": ...})`. '
                "A record's `value`, `key`, `topic` and `offset` are attributes, not methods.",
-    AIOKAFKA: "`AIOKafkaProducer` is `AsyncProducer`, `AIOKafkaConsumer` is `AsyncConsumer`. Await the calls of the table "
-              "that can wait; use `async with`.",
+    AIOKAFKA: "`AIOKafkaProducer` is `AsyncProducer`, `AIOKafkaConsumer` is `AsyncConsumer`. `async with` opens and closes them, "
+              "as do `start()` and `stop()`.",
 }
+AWAITED: Final = {"producer": AsyncProducer, "consumer": AsyncConsumer, "records": AsyncConsumer}
 
 OPTIONS: Final = """## Names of options
 
@@ -72,4 +75,5 @@ def _rows(client: str) -> Iterator[tuple[str, str]]:
     rows: list[Habit | Method | Argument] = [*HABITS.values(), *METHODS.values(), *ARGUMENTS.values()]
     for row in rows:
         if client in row.clients:
-            yield row.there, "; ".join(filter(None, [f"`{row.here}`" if row.here else "", row.note]))
+            line = line_here(row, AWAITED.get(getattr(row, "owner", "consumer"), object) if client == AIOKAFKA else object)
+            yield row.there, "; ".join(filter(None, [f"`{line}`" if line else "", row.note]))

@@ -100,7 +100,7 @@ _METHODS: Final = (
     Method("delivery", "failed", _K, "delivery.exception() is not None"),
     Method("delivery", "retriable", _K, "delivery.exception()", "an error's class has `retriable`"),
     # ── consumers ──
-    Method("consumer", "getone", _A, _ONE, "async: `async for record in consumer`"),
+    Method("consumer", "getone", _A, _ONE, "or iterate over it"),
     Method("consumer", "getmany", _A, _BATCH),
     Method("consumer", "consume", _C, _BATCH),
     Method("consumer", "store_offsets", _C, _COMMIT, "an iteration commits what its body has finished"),
@@ -137,6 +137,7 @@ _METHODS: Final = (
 _ARGUMENTS: Final = (
     Argument("producer", "send", "timestamp_ms", _KA, "producer.send(topic, value, timestamp=1_700_000_000_000)", "it is in ms"),
     Argument("producer", "send", "callback", _C, "producer.send(topic, value, on_delivery=function)", "it is called with the Delivery"),
+    Argument("producer", "send_and_wait", "timestamp_ms", _A, "producer.send_and_wait(topic, value, timestamp=1_700_000_000_000)", "it is in ms"),
     Argument("consumer", "poll", "timeout_ms", _K, "consumer.poll(timeout=1.0)", _S),
     Argument("consumer", "poll", "update_offsets", _K, "consumer.poll(timeout=1.0)", "seek() back to read records again"),
     Argument("consumer", "subscribe", "pattern", _KA, 'consumer.subscribe(re.compile("orders-.*"))', "it matches a topic's whole name"),
@@ -146,7 +147,7 @@ _ARGUMENTS: Final = (
     Argument("consumer", "subscribe", "on_lost", _C, _EVENTS, f"{_LISTENER}, and on_partitions_lost"),
     Argument("consumer", "commit", "timeout_ms", _K, "consumer.commit(timeout=10)", _S),
     Argument("consumer", "commit", "asynchronous", _C, "consumer.commit_async()", "commit() waits"),
-    Argument("consumer", "commit", "message", _C, "consumer.commit({TopicPartition(record.topic, record.partition): record.offset + 1})"),
+    Argument("consumer", "commit", "message", _C, "consumer.commit(record)", "it commits the position after the record"),
     Argument("consumer", "committed", "partition", _KA, "consumer.committed([partition])[partition]"),
     Argument("consumer", "committed", "metadata", _K, "consumer.committed([partition])[partition]", "it has offset and metadata"),
     Argument("consumer", "committed", "timeout_ms", _K, "consumer.committed([partition], timeout=10)", _S),
@@ -174,6 +175,7 @@ _HABITS: Final = (
     Habit("topic_first", 'Consumer("orders", …)', _KA, 'Consumer(topics=["orders"], bootstrap_servers=servers)'),
     Habit("err_msg", "a delivery callback (err, msg)", _C, "def on_delivery(delivery): error = delivery.exception()",
           "the callback gets the Delivery; result() has the offset"),
+    Habit("second_of_subscribe", "subscribe(topics, listener)", CLIENTS, _EVENTS, _LISTENER),
     Habit("caret", 'subscribe(["^orders-.*"])', _C, 'consumer.subscribe(re.compile("orders-.*"))', "it matches a topic's whole name"),
 )
 

@@ -7,15 +7,18 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Callable
-from types import MethodType
 from typing import Any, Final, NoReturn, TypeVar
 
 from pyclient.foreign_call_table import ARGUMENTS, HABITS, METHODS, Argument, Habit, Method
+from pyclient.signatures import is_async, takes
 
 C = TypeVar("C", bound=type)
-_CALL: Final = re.compile(r"\b(?:producer|consumer|admin)\.(\w+)\((?:[^()]*(\))(?=\[))?")
-"""A call of a method; as a whole, with the second group, if its result is indexed."""
+_CALL: Final = re.compile(r"\b(?:producer|consumer|admin)\.(\w+)\((?:[^()]*(\))(?=[\[.]))?")
+"""A call of a method; as a whole, with the second group, if its result is used at once."""
+_TOO_MANY: Final = {"subscribe": "second_of_subscribe"}
+"""The habit of those who give a method more positional arguments than it has here."""
 
 
 def no_attribute(thing: object, owner: str, name: str) -> AttributeError:
@@ -40,14 +43,20 @@ def habit(name: str) -> str:
 
 
 def written(row: Method | Argument | Habit, facade: type = object) -> str:
-    """What to write and the note, with ``await`` where *facade*'s methods are awaited."""
+    """What to write and the note."""
+    return "; ".join(filter(None, [f"write {line_here(row, facade)}" if row.here else "", row.note]))
+
+
+def line_here(row: Method | Argument | Habit, facade: type = object) -> str:
+    """The line to write, with ``await`` where *facade*'s methods are awaited."""
     def awaited(call: re.Match[str]) -> str:
-        if not inspect.iscoroutinefunction(getattr(facade, call[1], None)):
+        is_awaited = inspect.iscoroutinefunction(getattr(facade, call[1], None)) or (call[1] == "send" and hasattr(facade, "__aenter__"))
+        if not is_awaited:
             return call[0]
         return f"(await {call[0]})" if call[2] else f"await {call[0]}"
 
-    line = f"write {_CALL.sub(awaited, row.here)}" if row.here else ""
-    return "; ".join(filter(None, [line, row.note]))
+    here = _CALL.sub(awaited, row.here)
+    return here.replace("next(iter(", "await anext(aiter(") if hasattr(facade, "__aiter__") else here
 
 
 def _whose(row: Method | Argument | Habit) -> str:
@@ -95,22 +104,25 @@ def own_names(thing: object) -> list[str]:
 
 def _refusing(call: Callable[..., Any], owner: str, method: str, cls: type) -> Callable[..., Any]:
     refused = {row.name for row in ARGUMENTS.values() if (row.owner, row.method) == (owner, method)}
+    most = call.__code__.co_argcount if method in _TOO_MANY else sys.maxsize
 
-    def check(keywords: dict[str, Any]) -> None:
+    def check(args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        if len(args) > most:
+            raise TypeError(habit(_TOO_MANY[method]))
         found = refused.intersection(keywords)
         if found:
             raise foreign_argument(owner, method, min(found), cls)
 
     @functools.wraps(call)
     def plain(*args: Any, **keywords: Any) -> Any:
-        if keywords:
-            check(keywords)
+        if keywords or len(args) > most:
+            check(args, keywords)
         return call(*args, **keywords)
 
     @functools.wraps(call)
     async def coroutine(*args: Any, **keywords: Any) -> Any:
-        if keywords:
-            check(keywords)
+        if keywords or len(args) > most:
+            check(args, keywords)
         return await call(*args, **keywords)
 
     return coroutine if inspect.iscoroutinefunction(call) else plain
@@ -120,16 +132,16 @@ def check_on_delivery(callback: object) -> None:
     """Refuse a delivery callback that would raise when it is called: it needs one argument, the Delivery.
 
     Raises:
-        TypeError: it cannot be called, is an ``async def`` function, or takes confluent-kafka's ``(err, msg)``.
+        TypeError: it cannot be called, is an ``async def`` function, or takes other arguments, as confluent-kafka's
+            ``(err, msg)``.
     """
     if not callable(callback):
         raise TypeError(f"a delivery callback must be callable, as in on_delivery=lambda delivery: ...; got {type(callback).__name__} {callback!r}")
-    if inspect.iscoroutinefunction(callback):
+    if is_async(callback):
         raise TypeError("a delivery callback is a plain function, got an `async def` function, which would never be awaited: "
                         "start a task in the callback, or `await` the delivery")
-    code = getattr(callback, "__code__", None)
-    if code is None:
+    if isinstance(callback, functools.partial) or takes(callback, 1):  # of a partial that would cost more than the send
         return
-    defaults = getattr(callback, "__defaults__", None) or ()
-    if code.co_argcount - isinstance(callback, MethodType) - len(defaults) == 2:
+    if takes(callback, 2):
         raise TypeError(habit("err_msg"))
+    raise TypeError(f"a delivery callback takes one argument, the Delivery, as in on_delivery=lambda delivery: ...; got {callback!r}, which does not")

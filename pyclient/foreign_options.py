@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pyclient.errors import ConfigurationError, UnknownOptionError
+from pyclient.errors import ConfigurationError, UnknownOptionError, with_article
 from pyclient.redaction import Secret
 from pyclient.foreign_option_table import NAMES, ROLES, VALUES, ByValue, Ignored, Refused, Renamed, Row, token_callback
 
@@ -78,7 +78,7 @@ def _moved(key: str, value: object, fate: Renamed) -> object:
     try:
         return fate.value(value)
     except (TypeError, ValueError):
-        shown = f"a {type(value).__name__}" if fate.value is token_callback else repr(value)  # it may be a token
+        shown = with_article(type(value).__name__) if fate.value is token_callback else repr(value)  # it may be a token
         raise ConfigurationError(f"{key} (here {fate.to}) is not allowed to be {shown}", option=fate.to) from None
 
 

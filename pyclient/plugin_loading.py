@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, NamedTuple
 
-from pyclient.errors import ConfigurationError, SerializationError
+from pyclient.errors import ConfigurationError, SerializationError, with_article
 from pyclient.plugins import Deserialize, Serialize
 from pyclient.records import Headers
+from pyclient.signatures import is_async, takes
 
 
 class PluginKind(NamedTuple):
@@ -87,7 +88,7 @@ def load_plugin(kind: str, spec: object) -> Any:
     plugin = _made(kind, found) if inspect.isclass(found) and hasattr(found, wanted.method) else found
     if callable(getattr(plugin, wanted.method, None)) or (kind in ("serializer", "deserializer") and callable(plugin)):
         return plugin
-    raise ConfigurationError(f"{spec!r} is not a {kind}: it has no method {wanted.method!r}", option=kind)
+    raise ConfigurationError(f"{spec!r} is not {with_article(kind)}: it has no method {wanted.method!r}", option=kind)
 
 
 def load_function(option: str, spec: object) -> Any:
@@ -209,23 +210,13 @@ def as_deserializer(spec: object) -> Deserialize:
 def _called(kind: str, plugin: Any, method: str) -> Callable[[str, Any, Headers], Any]:
     function = getattr(plugin, method, None)
     called = plugin if function is None else function
-    if inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(getattr(called, "__call__", None)):  # noqa: B004
+    if is_async(called):
         raise ConfigurationError(f"the {kind} must be a plain function: nothing awaits an `async def` function", option=kind)
     if function is None:
         return lambda topic, value, headers: None if value is None else plugin(value)
-    if _takes(function, 3):
+    if takes(function, 3):
         return function  # type: ignore[no-any-return]
     return lambda topic, value, headers: function(topic, value)
-
-
-def _takes(function: Callable[..., Any], count: int) -> bool:
-    try:
-        inspect.signature(function).bind(*range(count))
-    except TypeError:
-        return False
-    except ValueError:  # compiled functions may have no signature; ours do
-        return True
-    return True
 
 
 def _guarded(verb: str, function: Callable[[str, Any, Headers], Any]) -> Callable[[str, Any, Headers], Any]:
@@ -236,7 +227,7 @@ def _guarded(verb: str, function: Callable[[str, Any, Headers], Any]) -> Callabl
             raise
         except Exception as error:
             raise SerializationError(
-                f"cannot {verb} a {type(value).__name__} of topic {topic!r}: {type(error).__name__}: {error}"
+                f"cannot {verb} {with_article(type(value).__name__)} of topic {topic!r}: {type(error).__name__}: {error}"
             ) from error
 
     return guarded
@@ -245,7 +236,7 @@ def _guarded(verb: str, function: Callable[[str, Any, Headers], Any]) -> Callabl
 def _dropped(what: str, topic: str, value: object) -> SerializationError:
     meant = "send None for a tombstone, or set allow_tombstones=True" if what == "value" else "send None for a record without a key"
     return SerializationError(
-        f"the {what}_serializer returned None for a {type(value).__name__} of topic {topic!r}; nothing was queued. "
+        f"the {what}_serializer returned None for {with_article(type(value).__name__)} of topic {topic!r}; nothing was queued. "
         f"Does it lack a `return`? If it is meant, {meant}.")
 
 
@@ -254,4 +245,4 @@ def _bytes_or_none(topic: str, data: Any) -> bytes | None:
         return None
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
-    raise SerializationError(f"the serializer for topic {topic!r} gave a {type(data).__name__}; it must give bytes or None")
+    raise SerializationError(f"the serializer for topic {topic!r} gave {with_article(type(data).__name__)}; it must give bytes or None")

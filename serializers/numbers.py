@@ -4,7 +4,7 @@ from __future__ import annotations
 import struct
 from typing import Any, ClassVar
 
-from pyclient.errors import SerializationError
+from pyclient.errors import SerializationError, with_article
 from pyclient.records import Headers
 
 
@@ -20,7 +20,7 @@ class _Fixed:
         if value is None:
             return None
         if not isinstance(value, self.TYPES) or isinstance(value, bool):
-            raise SerializationError(f"{value!r} of topic {topic!r} is a {type(value).__name__}, not {self.WHAT}")
+            raise SerializationError(f"{value!r} of topic {topic!r} is {with_article(type(value).__name__)}, not {self.WHAT}")
         try:
             return self.FORMAT.pack(value)
         except (struct.error, OverflowError):

@@ -5,7 +5,7 @@ import json
 from typing import Any
 from uuid import UUID
 
-from pyclient.errors import SerializationError
+from pyclient.errors import SerializationError, with_article
 from pyclient.records import Headers
 
 
@@ -19,7 +19,7 @@ class BytesSerde:
         if isinstance(value, (bytearray, memoryview)):
             return bytes(value)
         raise SerializationError(
-            f"a {type(value).__name__} of topic {topic!r} is not bytes: encode it, or choose a serializer such as 'string'"
+            f"{with_article(type(value).__name__)} of topic {topic!r} is not bytes: encode it, or choose a serializer such as 'string'"
         )
 
     def deserialize(self, topic: str, data: bytes | None, headers: Headers = ()) -> bytes | None:
@@ -38,7 +38,7 @@ class StringSerde:
         if value is None:
             return None
         if not isinstance(value, str):
-            raise SerializationError(f"a {type(value).__name__} of topic {topic!r} is not text")
+            raise SerializationError(f"{with_article(type(value).__name__)} of topic {topic!r} is not text")
         try:
             return value.encode(self.encoding)
         except UnicodeEncodeError as error:
@@ -62,7 +62,7 @@ class UUIDSerde:
         if value is None:
             return None
         if not isinstance(value, UUID):
-            raise SerializationError(f"a {type(value).__name__} of topic {topic!r} is not a uuid.UUID")
+            raise SerializationError(f"{with_article(type(value).__name__)} of topic {topic!r} is not a uuid.UUID")
         return str(value).encode("ascii")
 
     def deserialize(self, topic: str, data: bytes | None, headers: Headers = ()) -> UUID | None:
@@ -86,7 +86,7 @@ class JsonSerde:
             text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
             return text.encode("utf-8")
         except (TypeError, ValueError, RecursionError) as error:
-            raise SerializationError(f"a {type(value).__name__} of topic {topic!r} is not JSON: {error}") from error
+            raise SerializationError(f"{with_article(type(value).__name__)} of topic {topic!r} is not JSON: {error}") from error
 
     def deserialize(self, topic: str, data: bytes | None, headers: Headers = ()) -> Any:
         """The value. Raises SerializationError when the bytes are not JSON."""

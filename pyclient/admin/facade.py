@@ -95,6 +95,14 @@ class AsyncAdmin(AsyncFacade):
         self._core.check_process()
         await self._core.close()
 
+    async def start(self) -> Self:
+        """Open it, as ``async with`` does; `stop` closes it again."""
+        return await self.__aenter__()
+
+    async def stop(self) -> None:
+        """`close` by another name."""
+        await self.close()
+
     async def __aenter__(self) -> Self:
         await self._core.start()
         return self

@@ -8,6 +8,7 @@ import cython
 
 import logging
 import threading
+from functools import partial
 from types import BuiltinMethodType, FunctionType, MethodType
 
 from pyclient.errors import KafkaTimeoutError, raisable
@@ -17,6 +18,7 @@ from pyclient.records import RecordMetadata, TopicPartition
 _log = logging.getLogger(__name__)
 _taken_function: object = None
 _taken_method: object = None
+_taken_kind: object = None
 
 
 class Observer:
@@ -293,9 +295,10 @@ class BatchResult:
 def check_callback(callback: object) -> cython.void:
     """Raise TypeError unless *callback* can be called with one argument and is no ``async def`` function.
 
-    Most programs pass one function again and again, or one of its closures: its code is remembered.
+    Most programs pass one function again and again, or one of its closures: its code is remembered, and of other
+    objects the class.
     """
-    global _taken_function, _taken_method
+    global _taken_function, _taken_method, _taken_kind
     kind: object = type(callback)
     if kind is FunctionType:
         code = callback.__code__
@@ -307,8 +310,10 @@ def check_callback(callback: object) -> cython.void:
         if code is None or code is not _taken_method:
             check_on_delivery(callback)
             _taken_method = code
-    elif kind is not BuiltinMethodType:
+    elif kind is not BuiltinMethodType and kind is not _taken_kind:
         check_on_delivery(callback)
+        if "__call__" in kind.__dict__ and not issubclass(kind, (type, partial)):
+            _taken_kind = kind
 
 
 @cython.freelist(512)

@@ -118,10 +118,10 @@ class SendPath:
 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
-def _check_foreign(timestamp_ms: object, callback: object) -> cython.int:
+def _check_foreign(producer: object, timestamp_ms: object, callback: object) -> cython.int:
     """Refuse what other clients' ``send`` and ``produce`` take."""
     if timestamp_ms is not None or callback is not None:
-        raise foreign_argument("producer", "send", "callback" if timestamp_ms is None else "timestamp_ms")
+        raise foreign_argument("producer", "send", "callback" if timestamp_ms is None else "timestamp_ms", type(producer))
     return 0
 
 
@@ -140,7 +140,7 @@ def fast_send(method):
              timestamp: object = None, headers: object = (), on_delivery: object = None,
              timestamp_ms: object = None, callback: object = None):
         delivery: Delivery = None
-        _check_foreign(timestamp_ms, callback)
+        _check_foreign(self, timestamp_ms, callback)
         if self._send_path is not None:
             delivery = self._send_path.append(topic, value, key, partition, timestamp, headers, on_delivery)
         if delivery is not None:
@@ -246,7 +246,7 @@ def async_fast_send(method):
              timestamp_ms: object = None, callback: object = None):
         completed: CompletedSend
         delivery: Delivery = None
-        _check_foreign(timestamp_ms, callback)
+        _check_foreign(self, timestamp_ms, callback)
         if self.may_append():
             try:
                 delivery = self._send_path.append(topic, value, key, partition, timestamp, headers, on_delivery)

@@ -131,7 +131,7 @@ class ClientCore:
         if self.closed is not None:
             raise raisable(self.closed)
         if self.loop is None:
-            raise IllegalStateError(f"this {self.config.ROLE} is not open yet: use it inside `async with`")
+            raise IllegalStateError(f"this {self.config.ROLE} is not open yet: use it inside `async with`, or `await` its start()")
         self.check_loop()
         if self.refused is not None:
             raise raisable(self.refused)

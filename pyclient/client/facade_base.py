@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
-from pyclient.errors import raisable
+from pyclient.errors import KafkaError, raisable, with_article
 from pyclient.client.core import ClientCore
 
 
@@ -43,6 +43,13 @@ def sooner(one: float | None, other: float | None) -> float | None:
     return min((each for each in (one, other) if each is not None), default=None)
 
 
+def raise_or_note(failed: KafkaError, error: BaseException | None, client: str) -> None:
+    """The close of a ``with`` block *failed*: raise that, or note it at the *error* that ended the block."""
+    if error is None:
+        raise failed
+    error.add_note(f"Closing the {client} failed too: {failed}")
+
+
 class Facade:
     """The base of clients as users see them: they cannot be pickled, and warn when they are collected unclosed."""
 
@@ -71,7 +78,7 @@ class Facade:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
-            f"a {type(self).__name__} cannot be pickled: it has threads and sockets. Open one in each process; in Spark tasks "
+            f"{with_article(type(self).__name__)} cannot be pickled: it has threads and sockets. Open one in each process; in Spark tasks "
             "use pyclient.integration.spark.shared_producer, which keeps one per worker.")
 
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pyclient.buffers.records_view import Records, narrow
-from pyclient.errors import ConfigurationError, KafkaError
+from pyclient.errors import ConfigurationError, KafkaError, counted, with_article
 from pyclient.plugin_loading import load_plugin
 from pyclient.plugins import ConsumerInterceptor, ProducerInterceptor, SeesClose
 from pyclient.records import Headers, OffsetAndMetadata, RecordMetadata, TopicPartition
+from pyclient.signatures import is_async, takes
 
 _log = logging.getLogger(__name__)
 Dispatch = Callable[[Callable[[], object]], None]
@@ -72,7 +73,7 @@ class ConsumerInterceptors:
         try:
             some: object = interceptor.on_consume(records)
             if not isinstance(some, Records):
-                raise TypeError(f"on_consume returned a {type(some).__name__}; it must return Records, such as records.filter(...) or "
+                raise TypeError(f"on_consume returned {with_article(type(some).__name__)}; it must return Records, such as records.filter(...) or "
                                 "records.select(...) gives")
             return narrow(records, some)
         except Exception:  # noqa: BLE001 a user's error must not lose records
@@ -108,22 +109,29 @@ def interceptors(specs: Iterable[object], dispatch: Dispatch) -> Interceptors | 
     Raises:
         ConfigurationError: a spec names something that is no producer interceptor.
     """
-    chain = [_loaded("producer interceptor", spec, "on_acknowledgement") for spec in specs]
+    chain = [_loaded("producer interceptor", spec, {"on_send": 4, "on_acknowledgement": 2}) for spec in specs]
     return Interceptors(chain, dispatch) if chain else None
 
 
 def consumer_interceptors(specs: Iterable[object]) -> ConsumerInterceptors | None:
     """As `interceptors`, for a consumer."""
-    chain = [_loaded("consumer interceptor", spec, "on_commit") for spec in specs]
+    chain = [_loaded("consumer interceptor", spec, {"on_consume": 1, "on_commit": 1}) for spec in specs]
     return ConsumerInterceptors(chain) if chain else None
 
 
-def _loaded(kind: str, spec: object, other: str) -> Any:
-    """The plugin, which must also have the *other* method of its kind."""
+def _loaded(kind: str, spec: object, arguments: Mapping[str, int]) -> Any:
+    """The plugin, which must have these methods, each with so many arguments."""
     plugin = load_plugin(kind, spec)
-    if callable(getattr(plugin, other, None)):
-        return plugin
-    raise ConfigurationError(f"{_name(plugin)} is no {kind}: it has no method {other!r}", option="interceptors")
+    for name, count in arguments.items():
+        method = getattr(plugin, name, None)
+        if not callable(method):
+            raise ConfigurationError(f"{_name(plugin)} is no {kind}: it has no method {name!r}", option="interceptors")
+        if is_async(method):
+            raise ConfigurationError(f"{name} of {_name(plugin)} must be a plain function: nothing awaits an `async def` function", option="interceptors")
+        if not takes(method, count):
+            raise ConfigurationError(f"{name} of {_name(plugin)} must take {counted(count, 'argument')}: see "
+                                     f"help('pyclient.plugins.{kind.title().replace(' ', '')}')", option="interceptors")
+    return plugin
 
 
 def _name(plugin: object) -> str:

@@ -17,6 +17,7 @@ from cython.cimports.pyclient.codec.crc import combine_crcs
 from crc32c import crc32c
 
 from pyclient.codec.compression import Compression, compress
+from pyclient.errors import with_article
 from pyclient.records import TimestampType
 
 HEADER_SIZE = 61  # bytes before the first record
@@ -248,7 +249,7 @@ def _pairs(headers: object) -> list:
     pairs: list = []
     if isinstance(headers, (str, bytes, dict)):
         raise TypeError(
-            f"headers are a {type(headers).__name__}; pass a list of (str, bytes | None) pairs"
+            f"headers are {with_article(type(headers).__name__)}; pass a list of (str, bytes | None) pairs"
             + (", list(headers.items())" if isinstance(headers, dict) else "")
         )
     for header in headers:
@@ -449,7 +450,7 @@ def encode_batch(
     for moment, key, value, headers in records:
         if not (key is None or type(key) is bytes) or not (value is None or type(value) is bytes):
             raise TypeError(
-                f"record {len(checked)} has a {type(key).__name__} key and a {type(value).__name__} value; both must be bytes or None"
+                f"record {len(checked)} has {with_article(type(key).__name__)} key and {with_article(type(value).__name__)} value; both must be bytes or None"
             )
         section = encode_headers(headers) if headers else None
         checked.append((moment, key, value, section))
@@ -489,7 +490,7 @@ def encode_values(
     position: cython.Py_ssize_t
     for position, value in enumerate(items):
         if not (value is None or type(value) is bytes):
-            raise TypeError(f"value {position} is a {type(value).__name__}; it must be bytes or None")
+            raise TypeError(f"value {position} is {with_article(type(value).__name__)}; it must be bytes or None")
         room += record_size(0, position, -1, _length(value), 0)
     writer: _Writer = _Writer(room, timestamp)
     for value in items:

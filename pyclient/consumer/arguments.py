@@ -1,7 +1,6 @@
 """Checks of partitions, offsets and topics that users pass, before anything is done with them."""
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -11,6 +10,7 @@ from pyclient.core.group.subscription import Subscription
 from pyclient.core.topic_interest import check_topic_name
 from pyclient.foreign_calls import habit
 from pyclient.records import OffsetAndMetadata, SubscriptionPattern, TopicPartition
+from pyclient.signatures import is_async, takes
 
 MAX_OFFSET: Final = 2**63 - 1
 MAX_PARTITION: Final = 2**31 - 1
@@ -92,8 +92,8 @@ def as_limit(given: object) -> int:
 
 
 def check_callback(given: object) -> None:
-    """Refuse what cannot be called, or would have to be awaited."""
-    if given is not None and (not callable(given) or inspect.iscoroutinefunction(given)):
+    """Refuse what cannot be called with two arguments, or would have to be awaited."""
+    if given is not None and not (callable(given) and takes(given, 2) and not is_async(given)):
         raise TypeError(f"expected a plain function callback(offsets, error), got {_shown(given)}")
 
 

@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 
 from pyclient.buffers.record_iterator import RecordCursor
 from pyclient.buffers.records_view import Records
-from pyclient.client.facade_base import OPTION, AsyncFacade, seconds
+from pyclient.client.facade_base import OPTION, AsyncFacade, raise_or_note, seconds
 from pyclient.codec.record import Record
 from pyclient.config.declaration import with_hidden_secrets
 from pyclient.consumer.arguments import as_partition, as_partitions, as_times
@@ -210,9 +210,8 @@ class AsyncConsumer(AsyncFacade, ConsumerBase):
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             await self._close(CLOSE_TIMEOUT_MS / 1000, clean=error is None)
-        except KafkaError:
-            if error is None:
-                raise
+        except KafkaError as failed:
+            raise_or_note(failed, error, "consumer")
 
     async def _close(self, timeout: float | None, *, clean: bool) -> None:
         if self._core.closed is not None:

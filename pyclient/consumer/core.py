@@ -140,7 +140,7 @@ class ConsumerCore(ClientCore):
         self.check_assigned(tp)
 
         def known() -> int | None:
-            error = self.fetcher.lookup_errors.get(tp)
+            error = self.fetcher.why_unknown(tp)
             if error is not None:
                 raise raisable(error)
             position = self.fetcher.positions[tp]
@@ -292,24 +292,22 @@ class ConsumerCore(ClientCore):
         self.fetcher.hold(partitions)
         return Change(kind, partitions)
 
-    async def leave(self, reason: str, timeout: float | None) -> None:
-        """Leave the group and report it to the coordinator, whose answer is not needed."""
+    async def leave(self, reason: str, timeout: float | None) -> BaseException | None:
+        """Leave the group and report it to the coordinator. Returns why it has not confirmed that."""
         self._joins = "joined; "
         self.fetcher.remove(list(self.fetcher.positions))
         if self.refused is not None:
             self.member().drop_subscription()
-            return
-        left = asyncio.get_running_loop().create_future()
+            return None
+        left: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
 
         def finish(_result: object, error: BaseException | None) -> None:
-            if error is not None:
-                _log.info("leaving group %r: %s", self.config.group_id, error)
             if not left.done():
-                left.set_result(None)
+                left.set_result(error)
 
         self.member().leave(reason, finish, self.clock() + (LEAVE_TIMEOUT if timeout is None else min(timeout, LEAVE_TIMEOUT)))
         self.driver.wake()
-        await left
+        return await left
 
     def on_refused(self, error: AuthenticationError) -> None:
         """End a waiting poll, which raises the error."""

@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 
 from pyclient.buffers.record_iterator import RecordIterator, RecordCursor
 from pyclient.buffers.records_view import Records
-from pyclient.client.facade_base import OPTION, seconds
+from pyclient.client.facade_base import OPTION, raise_or_note, seconds
 from pyclient.config.declaration import with_hidden_secrets
 from pyclient.codec.record import Record
 from pyclient.consumer.arguments import as_partition, as_partitions, as_times
@@ -116,7 +116,8 @@ class Consumer(ConsumerBase):
         `wakeup` end it). What the poll before returned counts as consumed from now on.
 
         Raises:
-            KafkaError: a partition cannot be read; the message names it. Other partitions go on.
+            KafkaError: a partition cannot be read; the message names it. Other partitions go on. One that does not
+                exist is raised once, and read when it exists.
             SerializationError: a deserializer rejects the next record of a partition. The error has the record with
                 its bytes; the records before it were returned. Each poll tries it again until you `seek` past it;
                 ``on_deserialization_error`` skips such records instead.
@@ -160,6 +161,7 @@ class Consumer(ConsumerBase):
 
         Raises:
             IllegalStateError: the partition is not assigned.
+            UnknownTopicOrPartitionError: it was assigned and does not exist.
             KafkaTimeoutError: the position is not known within the time.
         """
         tp, limit = as_partition(partition), self._timeout(timeout)
@@ -262,9 +264,8 @@ class Consumer(ConsumerBase):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             self._close(CLOSE_TIMEOUT_MS / 1000, clean=error is None)
-        except KafkaError:
-            if error is None:
-                raise
+        except KafkaError as failed:
+            raise_or_note(failed, error, "consumer")
 
     def _close(self, timeout: float | None, *, clean: bool) -> None:
         if self._core.closed is not None:

@@ -17,12 +17,14 @@ from pyclient.consumer.single_user import SingleUser
 from pyclient.consumer.steps import CallListener, InCommitOrder
 from pyclient.core.group.changes import Change, ChangeKind
 from pyclient.core.group.coordinator import Identity
-from pyclient.errors import KafkaError, raisable
+from pyclient.errors import KafkaError, UnknownMemberIdError, raisable
 from pyclient.metrics import TIME_BETWEEN_POLLS
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from pyclient.runtime.steps import OnLoop, Step, Steps
+from pyclient.signatures import takes
 
 _log = logging.getLogger(__name__)
+_NOT_COMMITTED: Final = "the commit before partitions are given up failed; records since the last commit are read again"
 
 
 class Rebalancing:
@@ -115,11 +117,11 @@ class Rebalancing:
 
     def _before_change(self, change: Change) -> Steps[Step, None]:
         if change.kind is ChangeKind.REVOKED:
-            yield from self._commit_consumed()
+            self._warn_of_commit((yield from self._commit_consumed()))
         if change.partitions or change.kind is ChangeKind.ASSIGNED:
             yield from self._call_listener(change.kind, change.partitions)
         if change.kind is ChangeKind.REVOKED:
-            yield from self._wait_for_commits()
+            self._warn_of_commit((yield from self._wait_for_commits()))
 
     def _call_listener(self, kind: ChangeKind, partitions: tuple[TopicPartition, ...]) -> Steps[Step, None]:
         """The time that a listener takes counts towards max_poll_interval_ms (G04)."""
@@ -138,32 +140,48 @@ class Rebalancing:
         deadline = None if timeout is None else self._core.clock() + timeout
         self.begin_poll()  # as in a poll, max_poll_interval_ms does not run
         change: Change = yield OnLoop(self._core.begin_leave)
+        not_committed: list[KafkaError | None] = []
         try:
             if change.kind is ChangeKind.REVOKED and clean:
-                yield from self._commit_consumed(deadline)
+                not_committed.append((yield from self._commit_consumed(deadline)))
             if change.partitions:
                 yield from self._call_listener(change.kind, change.partitions)
             if change.kind is ChangeKind.REVOKED:
-                yield from self._wait_for_commits(deadline)
+                not_committed.append((yield from self._wait_for_commits(deadline)))
         finally:
             self._consumed_positions.forget(change.partitions)
             try:
-                yield InCommitOrder(lambda: self._core.leave(reason, self._left(deadline)))
+                not_left = yield InCommitOrder(lambda: self._core.leave(reason, self._left(deadline)))
+                self._warn_of_leaving(next(filter(None, not_committed), None), not_left)
             finally:
                 self.end_poll()
 
+    def _warn_of_leaving(self, not_committed: BaseException | None, not_left: BaseException | None) -> None:
+        """One line with all that brokers have not confirmed. That the group went on without the member is no news."""
+        open_ends = []
+        if not_committed is not None:
+            open_ends.append(f"{_NOT_COMMITTED}: {not_committed}")
+        if not_left is not None and not isinstance(not_left, UnknownMemberIdError):
+            open_ends.append(f"the group has not confirmed that the member leaves; other members get its partitions when its session has timed out: {not_left}")
+        if open_ends:
+            _log.warning("group %r: %s", self._core.config.group_id, " And ".join(open_ends))
+
     # ---- commits before partitions are given up ---------------------------------------------------------------------
 
-    def _commit_consumed(self, deadline: float | None = None) -> Steps[Step, None]:
-        """C23: what is consumed is committed before its partition is given up, unless the deadline has passed."""
-        if self._consumed_positions.auto_commits:
-            yield from self._commit(as_offsets(self._consumed_positions.uncommitted()), deadline)
+    def _commit_consumed(self, deadline: float | None = None) -> Steps[Step, KafkaError | None]:
+        """C23: what is consumed is committed before its partition is given up, unless the deadline has passed.
 
-    def _wait_for_commits(self, deadline: float | None = None) -> Steps[Step, None]:
+        Returns why it could not be.
+        """
+        if not self._consumed_positions.auto_commits:
+            return None
+        return (yield from self._commit(as_offsets(self._consumed_positions.uncommitted()), deadline))
+
+    def _wait_for_commits(self, deadline: float | None = None) -> Steps[Step, KafkaError | None]:
         """The commits of `commit_async` are sent before the next generation can begin."""
-        yield from self._commit({}, deadline)
+        return (yield from self._commit({}, deadline))
 
-    def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float | None) -> Steps[Step, None]:
+    def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float | None) -> Steps[Step, KafkaError | None]:
         left = self._left(deadline)
         limit = min(self._core.config.default_api_timeout_ms, self._core.config.max_poll_interval_ms) / 1000
         timeout = limit if left is None else min(left, limit)
@@ -171,8 +189,12 @@ class Rebalancing:
             yield InCommitOrder(lambda: self._core.commit(offsets, timeout, automatic=True))
             self._consumed_positions.note_commits()
         except KafkaError as error:
-            _log.warning("group %r: the commit before partitions are given up failed; records since the last commit are read again: %s",
-                         self._core.config.group_id, error)
+            return error
+        return None
+
+    def _warn_of_commit(self, error: KafkaError | None) -> None:
+        if error is not None:
+            _log.warning("group %r: %s: %s", self._core.config.group_id, _NOT_COMMITTED, error)
 
     def _left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self._core.clock())
@@ -197,8 +219,8 @@ LISTENER_METHODS: Final = ("on_partitions_assigned", "on_partitions_revoked", "o
 
 
 def check_listener(listener: Any, *, awaited: bool) -> None:
-    """Reject a listener that could not be called: a class, one without any of the methods, or, unless they are
-    *awaited*, one whose methods are coroutine functions.
+    """Reject a listener that could not be called: a class, one without any of the methods or with one that takes no
+    partitions, or, unless they are *awaited*, one whose methods are coroutine functions.
 
     Raises:
         TypeError: says what to give.
@@ -210,6 +232,9 @@ def check_listener(listener: Any, *, awaited: bool) -> None:
     methods = {name: method for name in LISTENER_METHODS if callable(method := getattr(listener, name, None))}
     if not methods:
         raise TypeError(f"a rebalance listener needs at least one of the methods {', '.join(LISTENER_METHODS)}; got {listener!r}, which has none")
+    wrong = next((name for name, method in methods.items() if not takes(method, 1)), None)
+    if wrong is not None:
+        raise TypeError(f"{wrong} of {listener!r} must take one argument, the list of partitions")
     coroutines = [name for name, method in methods.items() if inspect.iscoroutinefunction(method)]
     if coroutines and not awaited:
         raise TypeError(f"a Consumer cannot await {coroutines[0]} of {listener!r}: write it without async, or use AsyncConsumer")

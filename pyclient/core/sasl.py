@@ -15,7 +15,7 @@ import attrs
 
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.core.handshake import HandshakeRequest, Versions
-from pyclient.errors import DisconnectError, KafkaError, SaslAuthenticationError, UnsupportedSaslMechanismError, error_for
+from pyclient.errors import DisconnectError, KafkaError, SaslAuthenticationError, UnsupportedSaslMechanismError, error_for, with_article
 from pyclient.plugins import SaslMechanism
 from pyclient.redaction import SecretBytes, encoded_forms, in_one_line, without
 
@@ -290,7 +290,7 @@ class _MechanismSteps:
             if made is None or isinstance(made, bytes):
                 return made
             if not inspect.isawaitable(made):
-                raise TypeError(f"it yielded a {type(made).__name__}; bytes or an awaitable are allowed")
+                raise TypeError(f"it yielded {with_article(type(made).__name__)}; bytes or an awaitable are allowed")
             try:
                 result = yield Wait(made)
             except Exception as error:  # noqa: BLE001 the mechanism decides what a failure means

@@ -226,5 +226,10 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def with_article(noun: str) -> str:
+    """The noun with "a" or "an", as the names of types need it."""
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
 def _cause_text(cause: BaseException) -> str:
     return str(cause) or type(cause).__name__

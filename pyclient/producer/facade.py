@@ -27,8 +27,8 @@ from pyclient.records import RecordMetadata
 from pyclient.producer.arguments import GivenHeaders
 from pyclient.producer.bulk import BulkSend
 from pyclient.producer.callbacks import LoopObserver, ThreadObserver
-from pyclient.producer.shutdown import ProducerShutdown, limit_after, raise_or_note
-from pyclient.client.facade_base import OPTION, AsyncFacade, Facade, left, seconds
+from pyclient.producer.shutdown import ProducerShutdown, limit_after
+from pyclient.client.facade_base import OPTION, AsyncFacade, Facade, left, raise_or_note, seconds
 from pyclient.producer.core import ProducerCore
 from pyclient.producer.record_send import OnDelivery, record_send
 from pyclient.producer.waits import BlockBudget, wait_for_topic
@@ -214,7 +214,7 @@ class Producer(FastSend, _NoTransactions):
             if not self._core.is_forked:  # a forked child: the producer belongs to the parent
                 self.close(limit_after(error, self._core))
         except KafkaError as failed:
-            raise_or_note(failed, error)
+            raise_or_note(failed, error, "producer")
 
     def __repr__(self) -> str:
         return self._core.describe(type(self).__name__) if hasattr(self, "_core") else f"<{type(self).__name__} without options yet>"
@@ -333,7 +333,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
             if not self._core.is_forked:
                 await self.close(limit_after(error, self._core))
         except KafkaError as failed:
-            raise_or_note(failed, error)
+            raise_or_note(failed, error, "producer")
 
     def _checked_core(self) -> ProducerCore:
         self._core.check_open()

@@ -38,13 +38,6 @@ def limit_after(error: BaseException | None, core: ProducerCore) -> float:
     return limit
 
 
-def raise_or_note(failed: KafkaError, error: BaseException | None) -> None:
-    """The close of a ``with`` block *failed*: raise that, or note it at the *error* that ended the block."""
-    if error is None:
-        raise failed
-    error.add_note(f"Closing the producer failed too: {failed}")
-
-
 class ProducerShutdown:
     """Ends one producer once, by the first of the three ways."""
 

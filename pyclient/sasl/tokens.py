@@ -17,7 +17,7 @@ from typing import Any, Final
 import attrs
 
 from pyclient.cancellation import being_cancelled
-from pyclient.errors import KafkaError, TokenUnavailableError, raisable
+from pyclient.errors import KafkaError, TokenUnavailableError, raisable, with_article
 from pyclient.plugins import OAuthToken, Surroundings
 from pyclient.redaction import Secret, encoded_forms, without
 
@@ -232,7 +232,7 @@ def _as_token(returned: Any) -> OAuthToken:
         case (str() as value, expires_at, _, extensions) if extensions is None or isinstance(extensions, Mapping):
             return OAuthToken(value, expires_at, extensions)
     raise TokenUnavailableError(
-        f"sasl_token_provider returned a {type(returned).__name__}; expected a str, (str, expiry in seconds since the epoch) or an OAuthToken")
+        f"sasl_token_provider returned {with_article(type(returned).__name__)}; expected a str, (str, expiry in seconds since the epoch) or an OAuthToken")
 
 
 def _jwt_expiry(value: str) -> float | None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -12,17 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+import pyclient
 from pyclient import errors
 from pyclient.errors import (
-    BY_CODE,
     ApplicationRecoverableError,
     AuthenticationError,
     AuthorizationError,
+    BY_CODE,
     BootstrapError,
     BufferExhaustedError,
     ConfigurationError,
-    DisconnectError,
     DeliveryError,
+    DisconnectError,
     IllegalTransitionError,
     InvalidConfigurationError,
     KafkaError,
@@ -33,12 +35,15 @@ from pyclient.errors import (
     RefreshRetriableError,
     ResponseTimeoutError,
     RetriableError,
+    SerializationError,
     TransactionAbortableError,
     UnknownOptionError,
     UnknownServerError,
     error_for,
     sentence,
+    with_article,
 )
+from pyclient.plugin_loading import as_serializer
 from pyclient.records import Node, TopicPartition
 
 JAVA = Path(__file__).parents[1] / "data" / "errors-4.3.1.txt"
@@ -230,3 +235,19 @@ def test_failed_deliveries_are_counted_and_the_first_partitions_named() -> None:
     assert "t-0: lost 0" in str(error)
     assert "2 more partitions" in str(error)
     assert error.causes == causes
+
+
+def test_the_article_fits_the_name_of_a_type() -> None:
+    assert [with_article(name) for name in ("int", "str", "AsyncConsumer", "Record")] == ["an int", "a str", "an AsyncConsumer", "a Record"]
+
+
+def test_no_message_has_a_fixed_article_before_the_name_of_a_type() -> None:
+    """``a {type(value).__name__}`` becomes "a int"."""
+    wrong = [f"{path}:{number}" for path in sorted(Path(pyclient.__file__).parent.rglob("*.py"))
+             for number, line in enumerate(path.read_text().splitlines(), 1) if re.search(r"\b[Aa] \{type\(", line)]
+    assert wrong == []
+
+
+def test_a_serializer_that_raises_is_reported_with_the_type_of_the_value() -> None:
+    with pytest.raises(SerializationError, match="cannot serialize an int of topic 't'"):
+        as_serializer(len)("t", 7, ())

@@ -71,7 +71,7 @@ def test_before_it_is_entered_an_async_client_says_how_to_open_it(kind: type) ->
     async def main() -> None:
         client = kind(**options_of(kind))
         for name, arguments in CALLS[kind]:
-            with pytest.raises(IllegalStateError, match="async with"):
+            with pytest.raises(IllegalStateError, match=r"use it inside `async with`, or `await` its start\(\)"):
                 await call(client, name, arguments)
 
     asyncio.run(main())

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import functools
 import inspect
 import re
 import warnings
@@ -143,13 +144,17 @@ def test_an_async_client_is_answered_with_the_awaited_line(servers: str) -> None
         consumer: Any = AsyncConsumer(bootstrap_servers=servers)
         with pytest.raises(AttributeError, match=r"write for record in await consumer\.poll\("):
             _ = consumer.getmany
+        with pytest.raises(AttributeError, match=r"aiokafka's: write record = await anext\(aiter\(consumer\)\);"):
+            _ = consumer.getone
         with pytest.raises(TypeError, match=r"write await consumer\.poll\(timeout=1\.0\)"):
             await consumer.poll(timeout_ms=100)
         assert inspect.iscoroutinefunction(AsyncConsumer.poll)
         async with AsyncProducer(bootstrap_servers=servers) as opened:
             producer: Any = opened
-            with pytest.raises(TypeError, match="timestamp_ms of producer.send"):
+            with pytest.raises(TypeError, match=r"timestamp_ms of producer\.send is .*: write await producer\.send\("):
                 await producer.send("orders", b"paid", timestamp_ms=7)
+            with pytest.raises(TypeError, match=r"timestamp_ms of producer\.send_and_wait is aiokafka's: write await producer\.send_and_wait\("):
+                await producer.send_and_wait("orders", b"paid", timestamp_ms=7)
 
     asyncio.run(main())
 
@@ -179,6 +184,73 @@ def test_confluents_callback_is_refused_at_once(producer: Any) -> None:
         producer.send("orders", b"paid").add_done_callback(report)
 
 
+@pytest.mark.parametrize("client", [Consumer, AsyncConsumer])
+def test_a_listener_as_second_argument_of_subscribe_is_answered(client: type, servers: str) -> None:
+    async def main() -> None:
+        opened: Any = client(bootstrap_servers=servers, group_id="billing")
+        with pytest.raises(TypeError, match=r"write consumer\.subscribe\(topics, rebalance_listener=listener\)"):
+            opened.subscribe(["orders"], object())
+        with pytest.raises(TypeError, match=r"write consumer\.subscribe\(topics, rebalance_listener=listener\)"):
+            opened.subscribe(["orders"], None, object())
+        if client is Consumer:
+            opened.close()
+
+    asyncio.run(main())
+
+
+class Nothing:
+    def __call__(self) -> None: ...
+
+    def method(self) -> None: ...
+
+
+def test_a_delivery_callback_that_takes_other_arguments_is_refused_at_once(producer: Any) -> None:
+    for callback in (lambda: None, Nothing(), Nothing().method, lambda one, two, three: None, lambda delivery, *, name: None):
+        for _ in range(2):
+            with pytest.raises(TypeError, match=r"a delivery callback takes one argument, the Delivery"):
+                producer.send("orders", b"paid", on_delivery=callback)
+        with pytest.raises(TypeError, match="takes one argument"):
+            producer.send("orders", b"paid").add_done_callback(callback)
+
+
+def test_a_delivery_callback_that_would_have_to_be_awaited_is_refused_at_once(producer: Any) -> None:
+    class Awaited:
+        async def __call__(self, delivery: object) -> None: ...
+
+    for _ in range(2):
+        with pytest.raises(TypeError, match="async def"):
+            producer.send("orders", b"paid", on_delivery=Awaited())
+
+
+def test_a_commit_callback_that_takes_other_arguments_is_refused_at_once(consumer: Any) -> None:
+    for callback in (lambda: None, lambda offsets: None, Nothing(), Nothing().method):
+        with pytest.raises(TypeError, match=r"expected a plain function callback\(offsets, error\)"):
+            consumer.commit_async(callback=callback)
+
+
+@pytest.mark.parametrize("name", ["on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost"])
+def test_a_listener_whose_method_takes_no_partitions_is_refused_at_once(consumer: Any, name: str) -> None:
+    listener = type("Listener", (), {name: lambda self: None})()
+    with pytest.raises(TypeError, match=rf"{name} of .* must take one argument, the list of partitions"):
+        consumer.subscribe(["orders"], rebalance_listener=listener)
+
+
+@pytest.mark.parametrize(("client", "methods", "wrong"), [
+    (Producer, {"on_send": 4, "on_acknowledgement": 2}, "on_send"), (Producer, {"on_send": 4, "on_acknowledgement": 2}, "on_acknowledgement"),
+    (Consumer, {"on_consume": 1, "on_commit": 1}, "on_consume"), (Consumer, {"on_consume": 1, "on_commit": 1}, "on_commit")])
+def test_an_interceptor_whose_method_takes_other_arguments_is_refused_at_once(client: Any, methods: dict[str, int], wrong: str) -> None:
+    functions: dict[int, Any] = {1: lambda self, one: one, 2: lambda self, one, two: None, 4: lambda self, one, two, three, four: None}
+    right: dict[str, Any] = {name: functions[count] for name, count in methods.items()}
+    for function, said in ((lambda self: None, f"must take {methods[wrong]} argument"), (Awaiting.method, "nothing awaits")):
+        interceptor = type("Interceptor", (), {**right, wrong: function})()
+        with pytest.raises(ConfigurationError, match=rf"{wrong} of .*{said}"):
+            client(bootstrap_servers="localhost:1", interceptors=[interceptor])
+
+
+class Awaiting:
+    async def method(self, *given: object) -> None: ...
+
+
 def test_callbacks_of_one_argument_are_taken(producer: Any) -> None:
     seen: list[object] = []
 
@@ -186,10 +258,14 @@ def test_callbacks_of_one_argument_are_taken(producer: Any) -> None:
         def count(self, delivery: object, extra: int = 1) -> None:
             seen.append(delivery)
 
-    for callback in (seen.append, Counts().count, lambda *all_of_it: seen.append(all_of_it)):
+        def __call__(self, delivery: object) -> None:
+            seen.append(delivery)
+
+    taken = (seen.append, Counts().count, lambda *all_of_it: seen.append(all_of_it), Counts(), functools.partial(Counts().count, extra=2))
+    for callback in taken:
         producer.send("orders", b"paid", on_delivery=callback).result(10)
     producer.close()
-    assert len(seen) == 3
+    assert len(seen) == len(taken)
 
 
 # ── habits ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -63,11 +63,6 @@ class Fetcher:
         return self._assigned.by_partition
 
     @property
-    def lookup_errors(self) -> dict[TopicPartition, KafkaError]:
-        """Why a partition has no position; positions of others are known or still looked up."""
-        return self._assigned.lookup_errors
-
-    @property
     def paused(self) -> frozenset[TopicPartition]:
         """The paused partitions."""
         return self._placement.paused
@@ -117,6 +112,10 @@ class Fetcher:
         for tp in released:
             self._lookups.locate(tp, now)
             self._placement.place(tp)
+
+    def why_unknown(self, tp: TopicPartition) -> KafkaError | None:
+        """Why a position cannot be found: its look-up failed, or the partition does not exist."""
+        return self._assigned.lookup_errors.get(tp) or self._placement.missing(tp)
 
     def locate(self, tp: TopicPartition, now: float) -> None:
         """Look up the position, unless a look-up runs already."""

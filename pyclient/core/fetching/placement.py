@@ -19,7 +19,7 @@ from pyclient.core.fetching.sessions import PartitionRequest
 from pyclient.core.fetching.sources import Sources
 from pyclient.core.fetching.unconfirmed import Unconfirmed
 from pyclient.core.metadata import Metadata
-from pyclient.errors import error_for
+from pyclient.errors import KafkaError, error_for
 from pyclient.records import TopicPartition
 
 AHEAD: Final = 2
@@ -69,6 +69,10 @@ class Placement:
     def expect(self, partitions: Iterable[TopicPartition], now: float) -> None:
         """The user has named these, so polls raise an error if they do not exist."""
         self._unconfirmed.expect(partitions, now)
+
+    def missing(self, tp: TopicPartition) -> KafkaError | None:
+        """As `Unconfirmed.error`."""
+        return self._unconfirmed.error(tp)
 
     def forget(self, tp: TopicPartition) -> None:
         """The partition is not assigned any more."""
@@ -189,6 +193,6 @@ class Placement:
             self._positions.fail(position, error_of(Api.METADATA, topic.error, tp=tp), lasting=False)
 
     def _surface_missing(self) -> None:
-        """C13: polls raise it, once for each view."""
-        for tp, error in self._unconfirmed.missing():
+        """C13: polls raise it, once for each assignment."""
+        for tp, error in self._unconfirmed.newly_missing():
             self._positions.fail(self._positions.by_partition[tp], error, lasting=False)

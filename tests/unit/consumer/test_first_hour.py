@@ -247,6 +247,17 @@ def test_a_close_without_a_timeout_ends_though_no_broker_answers(cluster: FakeCl
     assert repr(consumer).endswith("closed>")
 
 
+def test_the_position_of_a_partition_that_does_not_exist_says_so_at_once(consumer: Consumer) -> None:
+    missing = TopicPartition("t", 7)
+    consumer.assign([missing])
+    for _ in range(2):
+        with pytest.raises(UnknownTopicOrPartitionError, match="t-7 was assigned and does not exist: topic 't' has 2 partitions"):
+            consumer.position(missing)
+    with pytest.raises(UnknownTopicOrPartitionError, match="t-7 was assigned and does not exist"):
+        consumer.poll(10)
+    assert not consumer.poll(0)
+
+
 def test_assigning_a_partition_that_does_not_exist_is_an_error_of_poll(consumer: Consumer) -> None:
     missing = TopicPartition("t", 7)
     consumer.assign([TP, missing])

@@ -117,6 +117,40 @@ def test_a_close_ends_in_five_seconds_though_no_broker_answers(world: World, sub
     assert world.run(main()) <= CLOSE_TIMEOUT_MS / 1000 + 0.2
 
 
+@PROTOCOLS
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_close_that_no_broker_confirms_is_one_warning(world: World, caplog: pytest.LogCaptureFixture, protocol: str, clean: bool) -> None:
+    async def main() -> None:
+        with contextlib.ExitStack() as mute, contextlib.suppress(ZeroDivisionError):
+            async with member(world, group_protocol=protocol, auto_commit_interval_ms=60_000) as consumer:
+                assert await consumer.poll(10)
+                mute.enter_context(world.cluster.intercept(Silence()))
+                if not clean:
+                    raise ZeroDivisionError
+
+    world.run(main())
+    line, = texts(caplog, "")
+    assert line.startswith("group 'g': ")
+    assert ("records since the last commit are read again" in line) is clean
+    assert "the group has not confirmed that the member leaves; other members get its partitions when its session has timed out: " in line
+
+
+def test_a_close_that_fails_while_an_error_ends_the_block_is_a_note_of_that_error(world: World) -> None:
+    async def main() -> None:
+        with contextlib.ExitStack() as mute, pytest.raises(ZeroDivisionError) as ended:
+            async with member(world) as consumer:
+                assert await consumer.poll(10)
+                mute.enter_context(pytest.MonkeyPatch.context()).setattr(consumer, "_close", fails)
+                raise ZeroDivisionError
+        assert ended.value.__notes__ == ["Closing the consumer failed too: no"]
+        await consumer.close()
+
+    async def fails(*_: object, **__: object) -> None:
+        raise KafkaError("no")
+
+    world.run(main())
+
+
 def test_C13_polls_raise_that_an_assigned_topic_does_not_exist_and_read_it_when_it_does(world: World, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         missing = TopicPartition("later", 0)

@@ -86,14 +86,14 @@ def test_C20_a_refused_look_up_of_committed_offsets_is_raised_and_repeated_ever_
         fetching.committed_lookups[-1][1](A0, None, error_for(30, "group 'g'"))
         fetching.turn()
         assert fetching.fetcher.next_deadline() == fetching.world.now + pause
-        assert type(fetching.raises()) is type(fetching.fetcher.lookup_errors[A0]) is type(error_for(30))
+        assert type(fetching.raises()) is type(fetching.fetcher.why_unknown(A0)) is type(error_for(30))
         assert fetching.values() == []
         assert len(fetching.committed_lookups) == times
         fetching.world.after(pause)
         fetching.turn()
         assert fetching.committed_lookups[-1][0] == [A0]
     fetching.committed_lookups[-1][1](A0, 7, None)
-    assert A0 not in fetching.fetcher.lookup_errors
+    assert fetching.fetcher.why_unknown(A0) is None
     (sent,) = fetching.world.in_flight
     gives(sent, {A1: b""})
     assert offsets_of(fetching.fetches()) == {A0: 7, A1: 5}
@@ -105,7 +105,7 @@ def test_C20_a_refused_look_up_of_the_logs_start_is_raised_and_repeated_ever_lat
         fetching.found(A0, -1, error=FORBIDDEN)
         assert fetching.turn() == []
         assert fetching.fetcher.next_deadline() == fetching.world.now + pause
-        assert type(fetching.raises()) is type(fetching.fetcher.lookup_errors[A0]) is type(error_for(FORBIDDEN))
+        assert type(fetching.raises()) is type(fetching.fetcher.why_unknown(A0)) is type(error_for(FORBIDDEN))
         assert fetching.values() == []
         fetching.world.after(pause)
     fetching.found(A0, 7)
@@ -125,7 +125,7 @@ def test_C20_a_seek_ends_the_repetition_of_a_refused_look_up(group: bool) -> Non
     fetching.world.after(64.0)
     assert fetching.turn() == []
     assert len(fetching.committed_lookups) == group
-    assert fetching.fetcher.lookup_errors == {}
+    assert fetching.fetcher.why_unknown(A0) is None
 
 
 @pytest.mark.parametrize("how", ["seek", "reset", "unassign"])

@@ -365,6 +365,33 @@ def test_C13_a_fresh_view_without_an_assigned_partition_is_an_error_of_poll(fetc
     assert "topic 'b' has 1 partition, counted from 0" in str(fetching.raises())
 
 
+def test_C13_a_missing_partition_is_raised_and_logged_once_and_read_when_it_is_added(fetching: Fetching, caplog: pytest.LogCaptureFixture) -> None:
+    fetching.reads(B1)
+    refreshes(fetching, topic("a", 1, 1, 2), topic("b", 2))
+    assert "b-1 was assigned and does not exist" in str(fetching.raises())
+    for _ in range(3):
+        fetching.world.after(64.0)
+        refreshes(fetching, topic("a", 1, 1, 2), topic("b", 2))
+        assert fetching.values() == []
+    assert [line.partition(":")[0] for line in caplog.messages] == ["b-1 was assigned and does not exist"]
+    assert "b-1 was assigned and does not exist" in str(fetching.fetcher.why_unknown(B1))
+    fetching.world.after(64.0)
+    (sent,) = fetching.world.turn(fetching.metadata)
+    sent.reply(**view(topic("a", 1, 1, 2), topic("b", 2, 2)))
+    assert offsets_of(fetching.fetches()) == {B1: 0}
+    assert caplog.messages[1:] == ["b-1 exists now, and is read"]
+    assert fetching.fetcher.why_unknown(B1) is None
+
+
+def test_C13_a_missing_partition_that_is_assigned_again_is_raised_again(fetching: Fetching) -> None:
+    for _ in range(2):
+        fetching.reads(B1)
+        refreshes(fetching, topic("a", 1, 1, 2), topic("b", 2))
+        assert "b-1 was assigned" in str(fetching.raises())
+        fetching.fetcher.remove([B1])
+        fetching.world.after(64.0)
+
+
 def test_C13_an_assigned_topic_that_does_not_exist_is_an_error_of_poll_after_two_seconds(fetching: Fetching) -> None:
     fetching.reads(NO_TOPIC)
     for later in (1.0, 64.0):
