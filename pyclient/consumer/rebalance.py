@@ -17,7 +17,7 @@ from pyclient.consumer.single_user import SingleUser
 from pyclient.consumer.steps import CallListener, InCommitOrder
 from pyclient.core.group.changes import Change, ChangeKind
 from pyclient.core.group.coordinator import Identity
-from pyclient.errors import KafkaError, UnknownMemberIdError, raisable
+from pyclient.errors import KafkaError, UnknownMemberIdError, raisable, said_of
 from pyclient.metrics import TIME_BETWEEN_POLLS
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from pyclient.runtime.steps import OnLoop, Step, Steps
@@ -160,9 +160,9 @@ class Rebalancing:
         """One line with all that brokers have not confirmed. That the group went on without the member is no news."""
         open_ends = []
         if not_committed is not None:
-            open_ends.append(f"{_NOT_COMMITTED}: {not_committed}")
+            open_ends.append(f"{_NOT_COMMITTED}: {self._said(not_committed)}")
         if not_left is not None and not isinstance(not_left, UnknownMemberIdError):
-            open_ends.append(f"the group has not confirmed that the member leaves; other members get its partitions when its session has timed out: {not_left}")
+            open_ends.append(f"the group has not confirmed that the member leaves; other members get its partitions when its session has timed out: {self._said(not_left)}")
         if open_ends:
             _log.warning("group %r: %s", self._core.config.group_id, " And ".join(open_ends))
 
@@ -194,7 +194,11 @@ class Rebalancing:
 
     def _warn_of_commit(self, error: KafkaError | None) -> None:
         if error is not None:
-            _log.warning("group %r: %s: %s", self._core.config.group_id, _NOT_COMMITTED, error)
+            _log.warning("group %r: %s: %s", self._core.config.group_id, _NOT_COMMITTED, self._said(error))
+
+    def _said(self, error: BaseException) -> str:
+        """The error in a line that begins with the group."""
+        return said_of(f"group {self._core.config.group_id!r}", error)
 
     def _left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self._core.clock())

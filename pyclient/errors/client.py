@@ -226,6 +226,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def said_of(subject: str, error: BaseException) -> str:
+    """The error's text in a line that begins with *subject*, which it does not repeat."""
+    text = str(error).removeprefix(f"{subject} ").replace(f"{subject}: ", "").replace(f"{subject}. ", "")
+    return text.replace(f" {subject} ", " it ")
+
+
 def with_article(noun: str) -> str:
     """The noun with "a" or "an", as the names of types need it."""
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"

@@ -21,7 +21,7 @@ from pyclient.core.connection import CONNECTION, Event, State, Throttle, Usage
 from pyclient.core.handshake import ClientInfo, HandshakeRequest, Versions, agree_on_versions
 from pyclient.core.manager import NotSent, Reply, Request, Unknown, earliest
 from pyclient.core.sasl import Session, check_no_login_required
-from pyclient.errors import DisconnectError, KafkaError, ResponseTimeoutError, UnsupportedVersionError
+from pyclient.errors import DisconnectError, KafkaError, ResponseTimeoutError, UnsupportedVersionError, counted, said_of
 from pyclient.net.authentication import Authentication, run_exchange
 from pyclient.net.frame_reader import SIZE_BYTES, FrameReader
 from pyclient.net.in_flight import InFlightRequests
@@ -343,7 +343,7 @@ class Connection(asyncio.BufferedProtocol):
         lost = self.in_flight
         self.ending = Ending(cause, by_peer, lost)
         self._in_flight.fail(self._clock(), cause)
-        _log.debug("%s: closed with %d requests in flight: %s", self.label, lost, cause)
+        _log.debug("%s: %s; %s in flight", self.label, said_of(self.label, cause).rstrip("."), counted(lost, "request"))
         self._on_lost(self, cause)
 
 

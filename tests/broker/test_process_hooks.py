@@ -218,7 +218,7 @@ def _describe(finish: Any, deadline: float | None) -> Any:
 @pytest.mark.parametrize("kind", [*SYNC, *ASYNC])
 def test_a_client_refuses_to_be_pickled_and_names_what_to_use_instead(kind: type[Client]) -> None:
     client = kind(bootstrap_servers="127.0.0.1:1")
-    with pytest.raises(TypeError, match=f"a {kind.__name__} cannot be pickled.*shared_producer"):
+    with pytest.raises(TypeError, match=f"an? {kind.__name__} cannot be pickled.*shared_producer"):
         pickle.dumps(client)
     if kind in SYNC:
         client.close()

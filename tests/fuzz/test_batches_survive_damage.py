@@ -18,11 +18,15 @@ from hypothesis import strategies as st
 
 from pyclient.codec.batches import read_batches
 from pyclient.codec.columns import to_arrow
+from pyclient.codec.compression import Compression
 from pyclient.codec.encode import encode_batch
 from pyclient.errors import CorruptRecordError
 from tests import reference_codec
+from tests.fuzz import mutate
 from tests.fuzz.mutate import LIMIT, read_all
 from tests.unit.codec.damage import changed, healed, zigzag
+from tests.unit.codec.old_messages import CODECS as OLD
+from tests.unit.codec.old_messages import LOG_APPEND_TIME, Fields, wrapped, written
 from tests.unit.codec.strategies import CODECS, RECORDS, RecordFields
 
 SECONDS: Final = float(os.environ.get("PYCLIENT_FUZZ_SECONDS", "30"))
@@ -92,6 +96,34 @@ def test_with_a_correct_checksum_we_accept_exactly_what_an_independent_reader_ac
         (batch,) = read_batches(data)
         read = [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in batch.records("t", 0)]
         assert read == [tuple(record) for record in reference.records]
+
+
+OLD_ROWS = st.lists(st.tuples(st.integers(0, 2**40), st.none() | st.binary(max_size=40), st.none() | st.binary(max_size=40)), min_size=1, max_size=4)
+OLD_CODECS = st.sampled_from((Compression.NONE, *OLD))
+
+
+@given(magic=st.integers(0, 1), codec=OLD_CODECS, rows=OLD_ROWS, attributes=st.sampled_from((0, LOG_APPEND_TIME)), changes=CHANGES,
+       heals=st.booleans())
+@settings(max_examples=400, deadline=None)
+def test_damaged_messages_of_old_formats_are_read_or_refused_and_nothing_else(
+    magic: int, codec: Compression, rows: list[Fields], attributes: int, changes: list[tuple[str, int, int | bytes]], heals: bool
+) -> None:
+    data = apply(written(codec, magic, 7, rows, attributes=attributes * magic), changes)
+    outcome(mutate.healed(data) if heals else data)
+
+
+@given(magic=st.integers(0, 1), codec=st.sampled_from(OLD), rows=OLD_ROWS, changes=CHANGES)
+@settings(max_examples=400, deadline=None)
+def test_damage_inside_a_sound_compressed_message_of_an_old_format_is_read_or_refused(
+    magic: int, codec: Compression, rows: list[Fields], changes: list[tuple[str, int, int | bytes]]
+) -> None:
+    outcome(wrapped(codec, magic, 7 + len(rows), apply(written(Compression.NONE, magic, 0, rows), changes)))
+
+
+@given(magic=st.integers(0, 1), codec=OLD_CODECS, rows=OLD_ROWS)
+def test_messages_of_old_formats_that_are_whole_are_read(magic: int, codec: Compression, rows: list[Fields]) -> None:
+    """Otherwise the tests above could reject everything."""
+    assert outcome(written(codec, magic, 7, rows)) == "read"
 
 
 @given(data=st.binary(max_size=400))

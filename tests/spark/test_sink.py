@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyclient import Record
-from pyclient.errors import ConfigurationError, DeliveryError
+from pyclient.errors import ConfigurationError, DeliveryError, SerializationError
 from pyclient.integration.spark import KafkaSink, producers, shared_producer
-from pyclient.testing import LocalCluster
+from pyclient.testing import FakeCluster, LocalCluster
 from tests.kafka import make_topic, read
 from tests.spark.conftest import Load
 
@@ -208,6 +208,22 @@ def test_a_task_ends_only_when_its_records_are_acknowledged(kafka_cluster: Local
     with shared_producer(bootstrap_servers=kafka_cluster.bootstrap_servers, linger_ms=60_000) as producer:
         delivery = producer.send(topic, b"v")
     assert delivery.done()
+
+
+def forgets_to_return(value: str) -> None:
+    """A serializer without its ``return``."""
+    value.encode()
+
+
+def test_a_serializer_that_returns_none_fails_its_task_and_writes_no_tombstone(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    with pytest.raises(SerializationError, match="the value_serializer returned None for a str of topic 't'; nothing was queued"), \
+            shared_producer(bootstrap_servers=fake_cluster.bootstrap_servers, value_serializer=forgets_to_return) as producer:
+        producer.send("t", "v")
+    assert fake_cluster.records("t", 0) == []
+    with shared_producer(bootstrap_servers=fake_cluster.bootstrap_servers, value_serializer=forgets_to_return, allow_tombstones=True) as producer:
+        producer.send("t", "v")
+    assert [record.value for record in fake_cluster.records("t", 0)] == [None]
 
 
 def test_a_task_whose_records_failed_fails_and_its_producer_goes(kafka_cluster: LocalCluster, topic: str) -> None:

@@ -147,7 +147,7 @@ def test_a_client_without_bootstrap_servers_says_what_is_missing(kind: type) -> 
 def test_a_client_refuses_to_travel_to_another_process_and_names_what_does(kind: type) -> None:
     with kind(**SERVER) as client:
         for travel in (pickle.dumps, copy.copy, copy.deepcopy):
-            with pytest.raises(TypeError, match=f"a {kind.__name__} cannot be pickled.*shared_producer"):
+            with pytest.raises(TypeError, match=f"an? {kind.__name__} cannot be pickled.*shared_producer"):
                 travel(client)
 
 

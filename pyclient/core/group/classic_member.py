@@ -366,13 +366,13 @@ class ClassicMember(Membership):
         elif isinstance(error, _FATAL):
             self._fail(error)
         else:
-            _log.warning("group %r: a heartbeat was refused: %s", self._options.group_id, error)
+            _log.warning("group %r: a heartbeat was refused: %s", self._options.group_id, self._said(error))
 
     # ---- losing everything ------------------------------------------------------------------------------------------
 
     def _lose(self, cause: BaseException) -> None:
         """The group went on without this member: it joins again, and its partitions are lost."""
-        _log.warning("group %r: member %s lost its partitions and joins again: %s", self._options.group_id, in_one_line(self.identity.member_id) or "without an id", cause)
+        _log.warning("group %r: member %s lost its partitions and joins again: %s", self._options.group_id, in_one_line(self.identity.member_id) or "without an id", self._said(cause))
         self._cancel()
         self.identity = Identity() if isinstance(cause, UnknownMemberIdError) else self.identity.without_generation()
         self._reason = "the group went on without this member"
@@ -405,7 +405,7 @@ class ClassicMember(Membership):
         if isinstance(error, _FATAL):
             self._refuse(error)
         else:
-            _log.warning("group %r: %s", self._options.group_id, error)
+            _log.warning("group %r: %s", self._options.group_id, self._said(error))
             self._error = error
             self._join_backoff.failed()
             self._rejoin("joining again after a failure")

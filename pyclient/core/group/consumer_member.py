@@ -303,7 +303,7 @@ class ConsumerMember(Membership):
         self._metadata.request_update()
 
     def _back_off(self, error: BaseException, at_least: float = 0.0) -> None:
-        _log.info("group %r: a heartbeat failed: %s", self._options.group_id, error)
+        _log.info("group %r: a heartbeat failed: %s", self._options.group_id, self._said(error))
         self._heartbeat.back_off(at_least)
 
     # ---- reconciliation ---------------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ class ConsumerMember(Membership):
 
     def _lose(self, cause: BaseException) -> None:
         """N07: the group went on without this member. It joins again at once, and its partitions are lost."""
-        _log.warning("group %r: member %s lost its partitions and joins again: %s", self._options.group_id, in_one_line(self.identity.member_id), cause)
+        _log.warning("group %r: member %s lost its partitions and joins again: %s", self._options.group_id, in_one_line(self.identity.member_id), self._said(cause))
         self._advance(Event.LOST)
         self._start_over()
 

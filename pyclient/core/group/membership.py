@@ -18,7 +18,7 @@ from pyclient.core.group.coordinator import GroupOptions, Identity
 from pyclient.core.group.subscription import Subscription, TopicSubscription
 from pyclient.core.manager import Ready, Request
 from pyclient.core.metadata import Metadata
-from pyclient.errors import AuthorizationError, KafkaError
+from pyclient.errors import AuthorizationError, KafkaError, said_of
 from pyclient.records import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -174,6 +174,10 @@ class Membership(abc.ABC):
         """What poll has to raise: an error once, a lasting `failure` each time."""
         error, self._error = self._error, None
         return error or self.failure
+
+    def _said(self, error: BaseException) -> str:
+        """The error in a line that begins with the group."""
+        return said_of(f"group {self._options.group_id!r}", error)
 
     def _report(self, error: BaseException) -> None:
         self._error = error

@@ -169,12 +169,12 @@ class MemberService:
     # ---- steps -------------------------------------------------------------------------------------------------------
 
     async def _step(self) -> None:
+        self._switch_topics()
         await self._try(lambda: self._handling.step(self._member))
         if not self._options["enable_auto_commit"] and (self._faults_are_over or self._random.random() < self._commits):
             await self._try(self._commit)
         if self._member.group.failure is not None or (not self._faults_are_over and self._random.random() < RESUBSCRIBES_SHARE):
             await self._try(self._subscribe_again)
-        self._switch_topics()
         self._judge.after("step", self._member)
 
     async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -195,7 +195,10 @@ class MemberService:
                 consumer.subscribe(self._names_or_pattern(self._member.topics), rebalance_listener=self)
 
     def _switch_topics(self) -> None:
-        """Subscribe to other topics, mostly for a moment only; to all of them after the last fault."""
+        """Subscribe to other topics, mostly for a moment only; to all of them after the last fault.
+
+        The poll that follows at once may return nothing that was fetched before of the others.
+        """
         every, now = frozenset(self._plan.topics), self._member.topics
         narrow = now == every and not self._faults_are_over
         if len(every) == 1 or (now == every if self._faults_are_over else self._switches.random() >= (SWITCHES_SHARE if narrow else 0.3)):
