@@ -23,7 +23,11 @@ What is different from all of them:
 - `send` returns a `Delivery`. `result()` waits for it; `flush()` and the end of the `with` block raise failures that
   nothing has looked at.
 - `poll` returns many records (`Records`), in which you can iterate, slice and look up partitions. Errors are raised.
-- With `async with AsyncProducer(...)` and `AsyncConsumer`, the same names are awaited.
+- With `async with AsyncProducer(...)` and `AsyncConsumer`, the same names are awaited; what never waits (`subscribe`,
+  `assign`, `seek`, `pause`, `resume`) is a plain function.
+
+In the tables `delivery` is what `send` returns (kafka-python's future), `records` is what `poll` returns, and
+`partition` is a `TopicPartition`. `servers`, `topic`, `value`, `function` and `listener` are yours.
 """
 NOTES: Final = {
     KAFKA_PYTHON: "`KafkaProducer` is `Producer`, `KafkaConsumer` is `Consumer`, `KafkaAdminClient` is `Admin`.",

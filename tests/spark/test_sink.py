@@ -217,11 +217,12 @@ def forgets_to_return(value: str) -> None:
 
 def test_a_serializer_that_returns_none_fails_its_task_and_writes_no_tombstone(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
+    config = {"bootstrap.servers": fake_cluster.bootstrap_servers, "value_serializer": forgets_to_return}
     with pytest.raises(SerializationError, match="the value_serializer returned None for a str of topic 't'; nothing was queued"), \
-            shared_producer(bootstrap_servers=fake_cluster.bootstrap_servers, value_serializer=forgets_to_return) as producer:
+            shared_producer(config) as producer:
         producer.send("t", "v")
     assert fake_cluster.records("t", 0) == []
-    with shared_producer(bootstrap_servers=fake_cluster.bootstrap_servers, value_serializer=forgets_to_return, allow_tombstones=True) as producer:
+    with shared_producer(config, allow_tombstones=True) as producer:
         producer.send("t", "v")
     assert [record.value for record in fake_cluster.records("t", 0)] == [None]
 
