@@ -209,6 +209,13 @@ def test_G04_a_member_can_be_lost_or_refused_in_every_state(state: State, code: 
         member.carries_out(LOST, *tps(0))
 
 
+@pytest.mark.parametrize("state", [State.REVOKING, State.JOINING, State.ASSIGNING, State.SYNCING, State.TAKING_OVER, State.STABLE])
+def test_G05_a_member_can_leave_in_every_state(state: State) -> None:
+    member, _ = at(state)
+    member.group.leave("closed", lambda _result, _error: None, None)
+    assert (member.group.state, member.group.owned, member.group.change) == (State.OUT, {}, None)
+
+
 # --- heartbeats ------------------------------------------------------------------------------------------------------
 
 
