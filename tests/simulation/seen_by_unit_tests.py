@@ -31,11 +31,12 @@ class Exempt:
 _OF_ROWS: Final = {
     ("classic member", "ASSIGNING", "REJOIN"): f"{CLASSIC}::test_an_assignors_error_is_reported_and_the_member_joins_again_after_a_pause",
     ("classic member", "OUT", "LEFT"): "tests/unit/core/test_membership.py::test_a_consumer_that_never_joined_leaves_without_a_request[ClassicHarness]",
-    **{("classic member", state, "LOST"): f"{REFUSED}[State.{state}-{UNKNOWN_MEMBER}]" for state in ("JOINING", "ASSIGNING")},
+    **{("classic member", state, "LOST"): f"{REFUSED}[State.{state}-{UNKNOWN_MEMBER}]" for state in ("JOINING", "ASSIGNING", "TAKING_OVER")},
     **{("classic member", state, "REFUSED"): f"{REFUSED}[State.{state}-{FENCED_INSTANCE}]"
-       for state in ("REVOKING", "JOINING", "ASSIGNING", "SYNCING", "TAKING_OVER")},
+       for state in ("REVOKING", "JOINING", "ASSIGNING", "SYNCING", "TAKING_OVER", "STABLE")},
+    **{("classic member", state, "LEFT"): f"{CLASSIC}::test_G05_a_member_can_leave_in_every_state[State.{state}]" for state in ("ASSIGNING", "SYNCING")},
     **{("consumer member", state, "REFUSED"): f"{REFUSED_WITH_AN_EPOCH}[State.{state}-{BAD_PATTERN}]" for state in ("ACKNOWLEDGING", "RECONCILING", "LISTENER_FAILED")},
-    ("consumer member", "LISTENER_FAILED", "LOST"): f"{REFUSED_WITH_AN_EPOCH}[State.LISTENER_FAILED-{FENCED_EPOCH}]",
+    **{("consumer member", state, "LOST"): f"{REFUSED_WITH_AN_EPOCH}[State.{state}-{FENCED_EPOCH}]" for state in ("LISTENER_FAILED", "ACKNOWLEDGING")},
     **{("consumer member", state, "LEFT"): f"{LEAVES}[State.{state}]" for state in ("OUT", "JOINING", "ACKNOWLEDGING", "LISTENER_FAILED")},
     ("sequence", "DRAINING", "STORED"): "tests/unit/core/test_sender_idempotent.py"
         "::test_I05_a_batch_that_is_stored_behind_a_gap_counts_and_a_new_epoch_starts_all_the_same",

@@ -56,13 +56,13 @@ def seeds_for(mutant: Mutant, count: int, first: int = 1) -> Iterator[int]:
 
 AREAS: Final = {"logins": logs_in, "classic": classic, "KIP-848": next_generation}
 """What the bugs of an area need."""
-_OF_TABLES: Final = {"classic member": classic, "consumer member": next_generation}
-_OF_CONNECTIONS: Final = {"TLS": speaks_tls, "AUTHENTICATING": logs_in, "REAUTHENTICATING": logs_in}
-_OF_EVENTS: Final = {"OPENED_FOR_TLS": speaks_tls, "SECURED": speaks_tls, "AGREED_FOR_SASL": logs_in, "AUTHENTICATED": logs_in, "SESSION_ENDING": logs_in}
+_OF_TABLES: Final[Mapping[str, Situation]] = {"classic member": classic, "consumer member": next_generation}
+_OF_CONNECTIONS: Final[Mapping[str, Situation]] = {"TLS": speaks_tls, "AUTHENTICATING": logs_in, "REAUTHENTICATING": logs_in}
+_OF_EVENTS: Final[Mapping[str, Situation]] = {"OPENED_FOR_TLS": speaks_tls, "SECURED": speaks_tls, "AGREED_FOR_SASL": logs_in, "AUTHENTICATED": logs_in, "SESSION_ENDING": logs_in}
 
 
 def needs(table: str, state: str, event: str) -> Situation:
     """What a row of a state table needs to be taken."""
     if table == "connection":
-        return _OF_CONNECTIONS.get(state) or _OF_EVENTS.get(event, any_seed)
+        return _OF_CONNECTIONS.get(state, _OF_EVENTS.get(event, any_seed))
     return _OF_TABLES.get(table, any_seed)

@@ -1,4 +1,4 @@
-"""The simulation can fail: some seed finds each deliberate bug, or a unit test that a table names. Part of `make proof`."""
+"""The simulation can fail: a seed finds each deliberate bug, or a unit test that a table names (`make proof`)."""
 from __future__ import annotations
 
 import json

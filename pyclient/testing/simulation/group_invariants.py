@@ -202,7 +202,7 @@ def no_member_loses_partitions_after_the_last_fault(judge: Judge, member: Member
         raise breach(no_member_loses_partitions_after_the_last_fault, f"{member.name} has lost {partitions}")
 
 
-# --- what members and coordinators tell each other --------------------------------------------------------------------
+# --- what members report to their coordinator -------------------------------------------------------------------------
 
 
 @holds("heartbeat", "N05", GROUPS)

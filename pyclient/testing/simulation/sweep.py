@@ -18,7 +18,7 @@ from pyclient.testing.simulation.families import FAMILIES, Family
 from pyclient.testing.simulation.invariants import ALONE, INVARIANTS
 from pyclient.testing.simulation.run import Outcome
 
-USUAL: Final = 0.2
+USUAL: Final = 0.15
 """Faults hit something, rules are evaluated and rows of state tables are taken in at least this share of the seeds."""
 UNUSUAL: Final = 0.02
 """The same of those listed in `SELDOM`."""
@@ -37,9 +37,12 @@ NOT_TAKEN: Final = {
 RARE: Final = {
     ("classic member", "JOINING", "LOST"): "a coordinator must have put the member out, or refuse it as unknown, just when it joins again",
     ("classic member", "ASSIGNING", "LOST"): "a heartbeat must be refused while the leader's assignor works",
+    ("classic member", "TAKING_OVER", "LOST"): "its coordinator must put a member out while its user carries the assignment out",
+    ("consumer member", "ACKNOWLEDGING", "LOST"): "its coordinator must put a member out within the moment until its heartbeat is answered",
+    **{("classic member", state, "LEFT"): "a member must leave, or its user be away for too long, in the middle of a rebalance" for state in ("ASSIGNING", "SYNCING")},
     **{(f"{kind} member", "OUT", "LEFT"): "a member must leave between having been put out and its next poll" for kind in ("classic", "consumer")},
     **{(f"{kind} member", state, "REFUSED"): "a coordinator must refuse the member permanently just then, which few faults do" for kind, state in (
-        ("classic", "REVOKING"), ("classic", "JOINING"), ("classic", "ASSIGNING"), ("classic", "SYNCING"), ("classic", "TAKING_OVER"),
+        ("classic", "REVOKING"), ("classic", "JOINING"), ("classic", "ASSIGNING"), ("classic", "SYNCING"), ("classic", "TAKING_OVER"), ("classic", "STABLE"),
         ("consumer", "ACKNOWLEDGING"), ("consumer", "RECONCILING"))},
     **{("consumer member", state, "LEFT"): "a member must leave within the moment until its heartbeat is answered" for state in ("JOINING", "ACKNOWLEDGING")},
     **{("consumer member", "LISTENER_FAILED", event): "it must happen between the poll in which the listener raised and the next one"
@@ -53,12 +56,18 @@ RARE: Final = {
 
 
 SELDOM: Final = frozenset({
-    # one seed of five logs in, one of ten with tokens
-    "login_cut", "login_refused", "login_unanswered", "token_outage",
-    "connection TLS LOST",
-    "only_real_truncations_are_reported",
+    # One seed of five logs in, one of ten with tokens, two of 25 speak TLS.
+    "login_cut", "login_refused", "login_unanswered", "token_outage", "connection CONNECTING OPENED_FOR_TLS", "connection TLS SECURED", "connection TLS LOST",
+    "only_real_truncations_are_reported", "metadata refresh OUTDATED INCOMPLETE", "sequence DRAINING GAP",
+    *(f"position {row}" for row in (
+        "FETCHING DIVERGED", "FETCHING OUT_OF_RANGE", "FETCHING SOUGHT", "STUCK FOUND", "STUCK SOUGHT", "AWAIT_RESET NO_POLICY", "AWAIT_RESET SOUGHT")),
+    *(f"classic member {row}" for row in (
+        "JOINING REJOIN", "REVOKING LOST", "SYNCING LOST", "STABLE LOST", "REVOKING LEFT", "JOINING LEFT", "TAKING_OVER LEFT", "FAILED LEFT")),
+    *(f"consumer member {row}" for row in (
+        "RECONCILING LISTENER_RAISED", "LISTENER_FAILED LISTENER_RETRIED", "RECONCILING LOST", "STABLE LOST", "JOINING REFUSED", "STABLE REFUSED",
+        "LOSING LEFT", "RECONCILING LEFT", "FAILED LEFT")),
 })
-"""Faults, rules and rows that few seeds have: sweeps of thousands must have them, short ones may do without."""
+"""Faults, rules and rows that few seeds have: long sweeps must have them, short ones may do without."""
 
 
 def fewest(share: float, seeds: int) -> int:
