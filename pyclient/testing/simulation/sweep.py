@@ -20,7 +20,7 @@ from pyclient.testing.simulation.run import Outcome
 
 USUAL: Final = 0.15
 """Faults hit something, rules are evaluated and rows of state tables are taken in at least this share of the seeds."""
-UNUSUAL: Final = 0.02
+UNUSUAL: Final = 0.01
 """The same of those listed in `SELDOM`."""
 WORTH_ITS_NAME: Final = 0.98
 """At least so many seeds are long enough, and have enough records and faults."""
