@@ -2,17 +2,17 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable
 from types import FrameType
 
 import attrs
 
 from pyclient.testing.simulation.families import FAMILIES
-from tests.simulation.mutants import every_mutant
+from tests.simulation.mutants import named
 from tests.simulation.mutation import Mutant, applied
 
 HANGS_AFTER_S = 60.0
-"""A seed takes about a second; one that takes this long is in a loop that no virtual clock sees."""
+"""Of the processor. A seed takes about a second; one that takes this long is in a loop that no virtual clock sees."""
 
 
 @attrs.frozen
@@ -33,9 +33,9 @@ class _HangError(BaseException):
     pass
 
 
-def hunt(name: str, seeds: Sequence[int]) -> Finding:
+def hunt(name: str, seeds: Iterable[int]) -> Finding:
     """Run seeds until one finds the mutant of that name."""
-    mutant = next(each for each in every_mutant() if each.name == name)
+    mutant = named(name)
     finding = Finding(name, 0, 0, None)
     for tried, seed in enumerate(seeds, 1):
         finding = _tried(mutant, tried, seed)
@@ -48,8 +48,8 @@ def _tried(mutant: Mutant, tried: int, seed: int) -> Finding:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise _HangError
 
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, HANGS_AFTER_S)
+    before = signal.signal(signal.SIGPROF, interrupt)
+    signal.setitimer(signal.ITIMER_PROF, HANGS_AFTER_S)
     try:
         with applied(mutant) as defects:
             try:
@@ -58,5 +58,5 @@ def _tried(mutant: Mutant, tried: int, seed: int) -> Finding:
                 invariant = "hangs"
         return Finding(mutant.name, tried, seed, invariant, defects[0] if defects else None)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)

@@ -4,9 +4,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyclient.testing.simulation.families import FAMILIES
-from pyclient.testing.simulation.sweep import NOT_TAKEN, RARE, rows
+from pyclient.testing.simulation.sweep import rows
 from tests.simulation import mutants_of_connections, mutants_of_groups, mutants_of_producers, mutants_of_readers
 from tests.simulation.mutation import DroppedRow, Mutant
+from tests.simulation.situations import needs
 
 
 def museum() -> list[Mutant]:
@@ -17,13 +18,22 @@ def museum() -> list[Mutant]:
 
 
 def dropped_rows() -> Iterator[Mutant]:
-    """Each row of each state table, dropped. No seed misses a row that no seed takes."""
+    """Each row of each state table, dropped."""
     for family in FAMILIES.values():
-        for table, state, event in rows(family):
-            yield Mutant(f"{table} without {state} + {event}", "table", "state tables", DroppedRow(table, state, event), family.name,
-                         {**NOT_TAKEN, **RARE}.get((table, state, event), ""))
+        for row in rows(family):
+            yield Mutant(row_name(*row), "table", "state tables", DroppedRow(*row), family.name, needs(*row))
+
+
+def row_name(table: str, state: str, event: str) -> str:
+    """The name of the mutant that lacks this row."""
+    return f"{table} without {state} + {event}"
 
 
 def every_mutant() -> list[Mutant]:
     """All mutants; their names are unique."""
     return [*museum(), *dropped_rows()]
+
+
+def named(name: str) -> Mutant:
+    """The mutant of this name."""
+    return next(each for each in every_mutant() if each.name == name)

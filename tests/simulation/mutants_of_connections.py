@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from pyclient.errors import AuthenticationError
 from tests.simulation.mutation import Museum, Target, nothing, returns
+from tests.simulation.situations import AREAS, has_tokens
 
-MUSEUM: Final = Museum()
+MUSEUM: Final = Museum(situations=AREAS)
 bug = MUSEUM.bug
 CONNECTION: Final = "pyclient.net.connection:Connection"
 CONNECTOR: Final = "pyclient.net.connector:Connector"
@@ -59,7 +60,7 @@ def _(original: Target) -> Target:
 
 # --- logins ----------------------------------------------------------------------------------------------------------
 
-bug("logins", "requests are written after the end of the session", "KIP-368", "pyclient.core.sasl:Session.is_over")(returns(False))
+bug("logins", "requests are written after the end of the session", "KIP-368", "pyclient.core.sasl:Session.is_over", has_tokens)(returns(False))
 bug("logins", "a renewal is not notified when nothing is in flight any more", "M11: stuck", "pyclient.net.in_flight:InFlightRequests.notify_if_empty")(nothing)
 
 
@@ -87,12 +88,12 @@ def _(_original: Target) -> Target:
     return keep_silence
 
 
-@bug("logins", "a refused token ends the client", "credentials that can change", f"{CONNECTOR}._give_up_if_refused")
+@bug("logins", "a refused token ends the client", "credentials that can change", f"{CONNECTOR}._give_up_if_refused", has_tokens)
 def _(_original: Target) -> Target:
     return lambda self, error: self._on_refused(error) if isinstance(error, AuthenticationError) else None
 
 
-@bug("logins", "every connection calls a token service that is down", "busy loops", "pyclient.sasl.tokens:TokenCache._valid")
+@bug("logins", "every connection calls a token service that is down", "busy loops", "pyclient.sasl.tokens:TokenCache._valid", has_tokens)
 def _(original: Target) -> Target:
     def at_hand(self: Any) -> Any:
         failed, self._failure = self._failure, None

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pyclient.buffers.records_view import positions_before
 from pyclient.core.group.changes import ChangeKind
 from pyclient.testing.simulation.invariants import GROUPS
 from tests.simulation.mutation import Museum, Target, Without, nothing, returns
+from tests.simulation.situations import AREAS, cooperative
 
-MUSEUM: Final = Museum(GROUPS)
+MUSEUM: Final = Museum(GROUPS, AREAS)
 bug = MUSEUM.bug
 MEMBER: Final = "pyclient.core.group.membership:Membership"
 CLASSIC: Final = "pyclient.core.group.classic_member:ClassicMember"
@@ -48,7 +50,7 @@ def _(_original: Target) -> Target:
     return lambda self: self.polled_at + self._options.rebalance_timeout
 
 
-@bug("classic", "a cooperative member keeps partitions that it was not assigned again", "G06", f"{CLASSIC}._take_over")
+@bug("classic", "a cooperative member keeps partitions that it was not assigned again", "G06", f"{CLASSIC}._take_over", cooperative)
 def _(original: Target) -> Target:
     return lambda self, assigned: original(self, tuple(dict.fromkeys((*assigned, *self.owned))))
 
@@ -139,7 +141,7 @@ def _(original: Target) -> Target:
 @bug("commits", "a commit within an iteration leaves out the current record", "C21", f"{CONSUMED}.committable")
 def _(_original: Target) -> Target:
     def committable(self: Any) -> Any:
-        inside = {} if self.current is None else self._iterated.through(self.current, inclusive=False)
+        inside = {} if self.current is None else positions_before(self._iterated, self.current)
         self._consume_returned()
         return {**self._consumed.all(), **inside}
     return committable

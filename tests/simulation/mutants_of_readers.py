@@ -111,6 +111,7 @@ def _(_original: Target) -> Target:
 # --- metadata --------------------------------------------------------------------------------------------------------
 
 bug("metadata", "a new topic is not requested at once", "M01", "pyclient.core.topic_interest:TopicInterest.unrequested")(returns(False))
+bug("metadata", "a failed request is the last one", "franz-go: metadata that stops", f"{METADATA}._failed")(nothing)
 bug("metadata", "a stale view is not refreshed", "M01", f"{METADATA}.request_update")(nothing)
 
 
@@ -122,14 +123,6 @@ def _(_original: Target) -> Target:
 @bug("metadata", "metadata is requested at the network's speed", "Java 20854: busy loops", "pyclient.core.metadata_refresh:RefreshTimer.is_due")
 def _(original: Target) -> Target:
     return lambda self, now: self.state.name == "STALE" or original(self, now)
-
-
-@bug("metadata", "a failed request is the last one", "franz-go: metadata that stops", f"{METADATA}._failed")
-def _(original: Target) -> Target:
-    def failed(self: Any, *rest: Any) -> None:
-        original(self, *rest)
-        self._in_flight = True
-    return failed
 
 
 @bug("metadata", "the response about one topic replaces the whole view", "M01: partial updates", f"{CLUSTER}:Cluster.updated")

@@ -12,7 +12,7 @@ import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
@@ -22,6 +22,8 @@ from pyclient.core.transitions import TABLES
 from pyclient.testing.simulation.invariants import ALONE
 
 Target = Callable[..., Any]
+Situation = Callable[[int], bool]
+"""Whether a seed has what a mutant needs to show."""
 MUTANTS: Final = "/tests/simulation/mutants_of_"
 DEFECTS: Final = (AttributeError, LookupError, NameError, TypeError, ValueError)
 
@@ -43,6 +45,11 @@ class DroppedRow:
     event: str
 
 
+def any_seed(_seed: int) -> bool:
+    """No seed is excluded."""
+    return True
+
+
 @attrs.frozen
 class Mutant:
     """One deliberate bug."""
@@ -54,8 +61,8 @@ class Mutant:
     change: Patch | DroppedRow
     family: str = ALONE
     """The family of seeds that must find it."""
-    survives: str = ""
-    """Why no seed can find it, where none can."""
+    situation: Situation = any_seed
+    """Which of them can: a bug of a protocol shows only where it is spoken."""
 
 
 class StaleMutantError(Exception):
@@ -69,14 +76,18 @@ class _Decorator(Protocol):
 class Museum:
     """The mutants of one module, declared by decorated functions."""
 
-    def __init__(self, family: str = ALONE) -> None:
+    def __init__(self, family: str = ALONE, situations: Mapping[str, Situation] = MappingProxyType({})) -> None:
         self.family = family
+        self.situations = situations
         self.mutants: list[Mutant] = []
 
-    def bug(self, area: str, name: str, source: str, target: str) -> _Decorator:
-        """Declare a mutant: the decorated function takes the original of *target* and returns the replacement."""
+    def bug(self, area: str, name: str, source: str, target: str, situation: Situation | None = None) -> _Decorator:
+        """Declare a mutant: the decorated function takes the original of *target* and returns the replacement.
+
+        Without *situation*, that of its area holds.
+        """
         def declare(make: Callable[[Target], Target], /) -> Callable[[Target], Target]:
-            self.mutants.append(Mutant(name, area, source, Patch(target, make), self.family))
+            self.mutants.append(Mutant(name, area, source, Patch(target, make), self.family, situation or self.situations.get(area, any_seed)))
             return make
         return declare
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from pyclient.core.fetching.positions import Position
 from pyclient.records import TopicPartition
 from tests.simulation.mutants import every_mutant, museum
 from tests.simulation.mutation import Mutant, Patch, StaleMutantError, applied, resolved
+from tests.simulation.seen_by_unit_tests import EXEMPT
 
+ROOT = Path(__file__).parents[2]
 AREAS = ("produce", "fetch", "sessions", "positions", "classic", "KIP-848", "commits", "connections", "logins", "metadata", "user")
 
 
@@ -26,6 +29,12 @@ def test_mutant_names_are_unique_and_every_area_has_two() -> None:
     areas = Counter(each.area for each in museum())
     assert areas.keys() == set(AREAS)
     assert all(count >= 2 for count in areas.values()), areas
+
+
+def test_every_exempt_mutant_exists_and_its_unit_test_too() -> None:
+    assert EXEMPT.keys() <= {each.name for each in every_mutant()}
+    for file, _, name in {each.test.partition("[")[0].partition("::") for each in EXEMPT.values()}:
+        assert f"def {name}(" in (ROOT / file).read_text(), name
 
 
 def test_a_mutant_is_taken_away_after_its_block() -> None:

@@ -147,68 +147,70 @@ class Second:
     """Requests about the cluster itself, by client."""
     logins: Counter[str] = attrs.field(factory=Counter)
     """Begun, by client."""
+    joins: Counter[str] = attrs.field(factory=Counter)
+    """JoinGroup requests, by client."""
     starts: Counter[str] = attrs.field(factory=Counter)
     """How often a client was made, by its name: each instance has connections of its own."""
 
 
+@attrs.define(eq=False)
 class Facts:
     """Filled by workloads and by the fake cluster's events."""
 
-    def __init__(self) -> None:
-        self.sent: dict[bytes, Sent] = {}
-        self.unsettled: dict[bytes, Sent] = {}
-        self.stored: dict[Key, Log] = defaultdict(dict)
-        """What the leader's log holds now, by offset."""
-        self.first_stored: dict[tuple[str, Key], int] = {}
-        """Producer and partition → the latest order of a record that was stored for the first time."""
-        self.ever_stored: set[bytes] = set()
-        self.lost: set[bytes] = set()
-        """Stored once, then cut off by an unclean election: no client can prevent that."""
-        self.log_start: dict[Key, int] = defaultdict(int)
-        """Where the leader's log begins now."""
-        self.latest_start: dict[Key, int] = defaultdict(int)
-        """The highest log start of any leader: retention may have moved a reader there."""
-        self.readings: dict[tuple[str, Key], Reading] = defaultdict(Reading)
-        self.watermarks: dict[Key, dict[int, int]] = defaultdict(dict)
-        """The highest high watermark under each leader epoch."""
-        self.second = Second()
-        self.errors: list[str] = []
-        """What the client logged as an error."""
-        self.committed: dict[tuple[str, Key], tuple[int, int]] = {}
-        """Group and partition → offset and leader epoch that its coordinator stored last."""
-        self.troubled_from = 0.0
-        """From when on something may be wrong."""
-        self.calm_from = 0.0
-        """From when on nothing is wrong any more."""
-        self.patience: dict[str, float] = {}
-        """Producer → seconds that its `send` may wait."""
-        self.pipelines: dict[str, int] = {}
-        """Producer → how many requests it may have in flight on a connection."""
-        self.in_line: dict[str, int] = {}
-        """Producer → how many batches of a partition it may have under way."""
-        self.fetchers: dict[str, Any] = {}
-        """Consumer → who knows what brokers are being asked for now."""
-        self.rests: dict[str, dict[TopicPartition, tuple[int, float]]] = defaultdict(dict)
-        """Consumer → failed partition → generation of its position, and until when it is not fetched."""
-        self.resets: dict[str, str] = {}
-        """Consumer → its auto_offset_reset."""
-        self.max_age: dict[str, float] = {}
-        """Client → seconds after which it refreshes metadata."""
-        self.wanted: dict[str, Collection[str]] = {}
-        """Client → the topics that it wants to know."""
-        self.views: Counter[str] = Counter()
-        """Client → how many views of the cluster it got while nothing was wrong."""
-        self.logins: dict[object, float] = {}
-        """Connection → when a login last began on it."""
-        self.answered: dict[object, float] = {}
-        """Connection → when anything but a login was last answered on it, where clients log in."""
-        self.tokens = 0
-        """How often any was asked for until the last second."""
-        self.consumed = 0
-        self.acked = 0
-        self.failed = 0
-        self.cuts: dict[Key, list[Cut]] = defaultdict(list)
-        """Each partition's, in their order."""
+    sent: dict[bytes, Sent] = attrs.field(factory=dict)
+    unsettled: dict[bytes, Sent] = attrs.field(factory=dict)
+    stored: dict[Key, Log] = attrs.field(factory=lambda: defaultdict(dict))
+    """What the leader's log holds now, by offset."""
+    first_stored: dict[tuple[str, Key], int] = attrs.field(factory=dict)
+    """Producer and partition → the latest order of a record that was stored for the first time."""
+    ever_stored: set[bytes] = attrs.field(factory=set)
+    lost: set[bytes] = attrs.field(factory=set)
+    """Stored once, then cut off by an unclean election: no client can prevent that."""
+    log_start: dict[Key, int] = attrs.field(factory=lambda: defaultdict(int))
+    """Where the leader's log begins now."""
+    latest_start: dict[Key, int] = attrs.field(factory=lambda: defaultdict(int))
+    """The highest log start of any leader: retention may have moved a reader there."""
+    readings: dict[tuple[str, Key], Reading] = attrs.field(factory=lambda: defaultdict(Reading))
+    watermarks: dict[Key, dict[int, int]] = attrs.field(factory=lambda: defaultdict(dict))
+    """The highest high watermark under each leader epoch."""
+    second: Second = attrs.field(factory=Second)
+    errors: list[str] = attrs.field(factory=list)
+    """What the client logged as an error."""
+    committed: dict[tuple[str, Key], tuple[int, int]] = attrs.field(factory=dict)
+    """Group and partition → offset and leader epoch that its coordinator stored last."""
+    troubled_from: float = 0.0
+    """From when on something may be wrong."""
+    calm_from: float = 0.0
+    """From when on nothing is wrong any more."""
+    patience: dict[str, float] = attrs.field(factory=dict)
+    """Producer → seconds that its `send` may wait."""
+    pipelines: dict[str, int] = attrs.field(factory=dict)
+    """Producer → how many requests it may have in flight on a connection."""
+    in_line: dict[str, int] = attrs.field(factory=dict)
+    """Producer → how many batches of a partition it may have under way."""
+    fetchers: dict[str, Any] = attrs.field(factory=dict)
+    """Consumer → who knows what brokers are being asked for now."""
+    rests: dict[str, dict[TopicPartition, tuple[int, float]]] = attrs.field(factory=lambda: defaultdict(dict))
+    """Consumer → failed partition → generation of its position, and until when it is not fetched."""
+    resets: dict[str, str] = attrs.field(factory=dict)
+    """Consumer → its auto_offset_reset."""
+    max_age: dict[str, float] = attrs.field(factory=dict)
+    """Client → seconds after which it refreshes metadata."""
+    wanted: dict[str, Collection[str]] = attrs.field(factory=dict)
+    """Client → the topics that it wants to know."""
+    views: Counter[str] = attrs.field(factory=Counter)
+    """Client → how many views of the cluster it got while nothing was wrong."""
+    logins: dict[object, float] = attrs.field(factory=dict)
+    """Connection → when a login last began on it."""
+    answered: dict[object, float] = attrs.field(factory=dict)
+    """Connection → when anything but a login was last answered on it, where clients log in."""
+    tokens: int = 0
+    """How often any was asked for until the last second."""
+    consumed: int = 0
+    acked: int = 0
+    failed: int = 0
+    cuts: dict[Key, list[Cut]] = attrs.field(factory=lambda: defaultdict(list))
+    """Each partition's, in their order."""
 
     def accept(self, sent: Sent) -> None:
         """A producer took a record."""

@@ -14,7 +14,7 @@ from pyclient.core.connection import State
 from pyclient.testing.fake import view
 from pyclient.testing.fake.model.request import Request
 from pyclient.testing.fake.control import Answer, Drop, Fail, Silence, Throttle, Verdict
-from pyclient.testing.fake.model.coordinator import Coordinator
+from pyclient.testing.fake.model.coordinator import AnyGroup, Coordinator
 from pyclient.testing.fake.model.elections import NO_LEADER
 from pyclient.testing.fake.model.partition import Partition
 from pyclient.testing.simulation.network import Cut, Link
@@ -38,6 +38,8 @@ REFUSALS: Final = (
 """What brokers say when they cannot now, and a client may ask again: API and error code."""
 LOADING: Final = 14
 """COORDINATOR_LOAD_IN_PROGRESS."""
+COMMITS_BEFORE_S: Final = 0.5
+"""How long before its end the commits of a member begin to fail: long enough for it to begin one."""
 MEMBERSHIP_REFUSALS: Final = (
     (Api.JOIN_GROUP, 25), (Api.JOIN_GROUP, 14), (Api.JOIN_GROUP, 16), (Api.JOIN_GROUP, 81), (Api.JOIN_GROUP, 30), (Api.JOIN_GROUP, -1),
     (Api.SYNC_GROUP, 25), (Api.SYNC_GROUP, 22), (Api.SYNC_GROUP, 27), (Api.SYNC_GROUP, 16), (Api.SYNC_GROUP, 30),
@@ -228,26 +230,44 @@ def refusal(strike: Strike) -> None:
 
 
 def membership_refusal(strike: Strike) -> None:
-    """A coordinator refuses a member's request, perhaps wrongly: once, a few times, or as long as the fault lasts."""
+    """A coordinator refuses a member's request, perhaps wrongly: once, a few times, or as long as the fault lasts.
+
+    Before it refuses members that join, it expires one, which has to.
+    """
     refusals = NEXT_REFUSALS if strike.world.next_generation else MEMBERSHIP_REFUSALS
     api, code = refusals[strike.digit(len(refusals))]
     broker = strike.choose(strike.world.kafka.alive)
     _refuse(strike, api, code, times=(1, 1, 3, None)[strike.digit(4)], broker=None if strike.digit(2) else broker)
+    if api is Api.JOIN_GROUP:
+        _expire(strike)
 
 
 def member_expiry(strike: Strike) -> None:
     """A coordinator expires a member that is alive, as if its session had timed out; the group goes on without it.
 
-    Half of the time commits are answered with a retriable error meanwhile, so that one may outlive its assignment.
+    Half of the time its commits are answered with a retriable error from a moment before on, so that one may outlive
+    its assignment, while others commit.
     """
-    kafka = strike.world.kafka
-    group = kafka.part(Coordinator).groups.get(strike.choose(strike.world.groups) or "")
-    member = None if group is None else strike.choose(sorted(group.members))
+    group, member = _some_member(strike)
+    if group is None or member is None:
+        return
+    if strike.digit(2):
+        _refuse(strike, Api.OFFSET_COMMIT, LOADING, times=None, broker=None, client=group.members[member].client_id)
+        strike.world.loop.call_later(COMMITS_BEFORE_S, _expire, strike)
+    else:
+        _expire(strike)
+
+
+def _expire(strike: Strike) -> None:
+    group, member = _some_member(strike)
     if group is not None and member is not None:
-        view.expire(kafka, group.id, member)
+        view.expire(strike.world.kafka, group.id, member)
         strike.hit(f"member {member} of {group.id} is given up")
-        if strike.digit(2):
-            _refuse(strike, Api.OFFSET_COMMIT, LOADING, times=None, broker=None)
+
+
+def _some_member(strike: Strike) -> tuple[AnyGroup | None, str | None]:
+    group = strike.world.kafka.part(Coordinator).groups.get(strike.choose(strike.world.groups) or "")
+    return group, None if group is None else strike.choose(sorted(group.members))
 
 
 def rejection(strike: Strike) -> None:
@@ -255,8 +275,10 @@ def rejection(strike: Strike) -> None:
     _refuse(strike, Api.PRODUCE, POLICY_VIOLATION, times=1, broker=strike.choose(strike.world.kafka.alive))
 
 
-def _refuse(strike: Strike, api: Api, code: int, times: int | None, broker: int | None) -> None:
-    def refuse(asked: Request) -> Fail:
+def _refuse(strike: Strike, api: Api, code: int, times: int | None, broker: int | None, client: str | None = None) -> None:
+    def refuse(asked: Request) -> Fail | None:
+        if client not in (None, asked.client_id):
+            return None
         strike.hit(f"broker {asked.broker} refuses {api.title} with error {code}")
         return Fail(code)
 

@@ -27,6 +27,8 @@ class Member:
     """The callback that runs now."""
     inside: str = ""
     """The call of the consumer that is under way."""
+    news_from: float = float("inf")
+    """When there last was something to state to the coordinator: a callback has ended, or a heartbeat was answered."""
 
     @property
     def group(self) -> Any:
@@ -34,27 +36,26 @@ class Member:
         return self.consumer._core.membership
 
 
+@attrs.define(eq=False)
 class GroupFacts(Facts):
     """The facts of a run whose consumers share a group."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.members: dict[str, Member] = {}
-        """The members that live now."""
-        self.done: dict[Key, int] = defaultdict(int)
-        """Up to there, every record of a partition was processed by some member."""
-        self.highest: dict[Key, int] = {}
-        """The highest offset that the group has ever committed."""
-        self.finished = False
-        """All records were processed and committed: members may leave."""
-        self.stable_generation = 0
-        """The generation in which the group became stable."""
-        self.settled_from = float("inf")
-        """From when on the group must be stable."""
-        self.joined_from = float("inf")
-        """When newcomers begin to join the stable group."""
-        self.settled_again = float("inf")
-        """From when on it must be stable with them."""
+    members: dict[str, Member] = attrs.field(factory=dict)
+    """The members that live now."""
+    done: dict[Key, int] = attrs.field(factory=lambda: defaultdict(int))
+    """Up to there, every record of a partition was processed by some member."""
+    highest: dict[Key, int] = attrs.field(factory=dict)
+    """The highest offset that the group has ever committed."""
+    finished: bool = False
+    """All records were processed and committed: members may leave."""
+    stable_generation: int = 0
+    """The generation in which the group became stable."""
+    settled_from: float = float("inf")
+    """From when on the group must be stable."""
+    joined_from: float = float("inf")
+    """When newcomers begin to join the stable group."""
+    settled_again: float = float("inf")
+    """From when on it must be stable with them."""
 
     def must_be_stable(self, now: float) -> bool:
         """Whether the group must be stable now."""

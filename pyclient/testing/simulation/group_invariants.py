@@ -3,22 +3,35 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from pyclient.codec.record import Record
 from pyclient.errors import CommitFailedError
 from pyclient.records import TopicPartition
+from pyclient.testing.fake import view
+from pyclient.testing.fake.model.coordinator import Coordinator
+from pyclient.testing.fake.view import MemberView
 from pyclient.testing.simulation.facts import Key
 from pyclient.testing.simulation.group_facts import GroupFacts, Member
 from pyclient.testing.simulation.invariants import GROUPS, INVARIANTS, Judge, breach, holds
 
 POLLS: Final = frozenset({"poll", "close", "unsubscribe"})
 """The calls within which a listener's methods run."""
+NEWS_S: Final = 0.3
+"""How long after a callback the coordinator knows of it: a heartbeat may have to be answered first."""
+JOINS_PER_SECOND: Final = 20
+"""Of one member: two at once after each rebalance, and a few with back-offs."""
 
 
 def _facts(judge: Judge) -> GroupFacts:
     assert isinstance(judge.facts, GroupFacts)
     return judge.facts
+
+
+def _members(judge: Judge) -> Sequence[MemberView]:
+    """The group's members as its coordinator knows them."""
+    groups = judge.world.kafka.part(Coordinator).groups
+    return [member for name in judge.world.groups if name in groups for member in view.group(judge.world.kafka, groups[name]).members]
 
 
 # --- who owns what ----------------------------------------------------------------------------------------------------
@@ -38,11 +51,13 @@ def callbacks_are_well_nested(judge: Judge, member: Member, what: str, partition
 
 @holds("listener_called", "G02", GROUPS)
 def a_partition_has_one_owner_in_a_generation(judge: Judge, member: Member, what: str, partitions: Sequence[TopicPartition]) -> None:
-    """No two members of one generation own the same partition."""
+    """No two members of one generation own the same partition. Who is no member any more may not know it yet: a new
+    coordinator may begin a generation again, without it."""
     if what != "assigned":
         return
+    known = {each.id for each in _members(judge)}
     for other in _facts(judge).members.values():
-        if other is member or other.group.identity.generation != member.group.identity.generation or not other.group.identity.joined:
+        if other is member or other.group.identity.generation != member.group.identity.generation or other.group.identity.member_id not in known:
             continue
         both = [tp for tp in partitions if tp in other.group.owned]
         if both:
@@ -163,6 +178,15 @@ def a_group_becomes_stable(judge: Judge) -> None:
     (facts.stable_generation,) = facts.generations()
 
 
+@holds("stable", "G06", GROUPS)
+def members_have_what_their_group_assigned(judge: Judge) -> None:
+    """Members of a stable group keep nothing that they were not assigned again, and have all that they were."""
+    assigned = {each.id: set(each.partitions) for each in _members(judge)}
+    for member in _facts(judge).members.values():
+        if set(member.owned) != assigned.get(member.group.identity.member_id, set()):
+            raise breach(members_have_what_their_group_assigned, f"{member.name} has {sorted(member.owned)}, and was assigned {assigned}")
+
+
 @holds("still stable", "G01", GROUPS)
 def a_stable_group_stays_stable(judge: Judge) -> None:
     """Without an event, a stable group begins no new generation."""
@@ -176,6 +200,39 @@ def no_member_loses_partitions_after_the_last_fault(judge: Judge, member: Member
     """After the last fault, members revoke in time what new members are assigned: no member loses a partition."""
     if what == "lost" and judge.world.loop.time() > _facts(judge).settled_from:
         raise breach(no_member_loses_partitions_after_the_last_fault, f"{member.name} has lost {partitions}")
+
+
+# --- what members report to their coordinator -------------------------------------------------------------------------
+
+
+@holds("heartbeat", "N05", GROUPS)
+def a_partition_is_given_up_before_it_is_reported(judge: Judge, member: Member, body: Any) -> None:
+    """The coordinator assigns to others what a heartbeat leaves out, so the listener was called before."""
+    if body.topic_partitions is None or body.member_epoch <= 0:
+        return
+    names = judge.world.kafka.topics_by_id
+    stated = {TopicPartition(names[each.topic_id].name, number) for each in body.topic_partitions for number in each.partitions}
+    asked_for = next((each.revoking for each in _members(judge) if each.id == body.member_id and each.epoch == body.member_epoch), ())
+    early = [tp for tp in asked_for if tp in member.owned and tp not in stated]
+    if early:
+        raise breach(a_partition_is_given_up_before_it_is_reported, f"{member.name} reports {early} as revoked, and still has them")
+
+
+@holds("heartbeat", "N04", GROUPS)
+def news_does_not_wait_for_the_heartbeat_interval(judge: Judge, member: Member, body: Any) -> None:
+    """After the last fault, a member that has carried an assignment out states at once what it owns."""
+    now, facts = judge.world.loop.time(), _facts(judge)
+    if body.topic_partitions is not None and body.member_epoch > 0 and now > facts.settled_from and now > member.news_from + NEWS_S:
+        raise breach(news_does_not_wait_for_the_heartbeat_interval, f"{member.name} states at {now:.3f} what it has had since {member.news_from:.3f}")
+
+
+@holds("second", "G01", GROUPS)
+def joins_are_bounded(judge: Judge) -> None:
+    """A member that is refused joins again after a back-off."""
+    second = _facts(judge).second
+    for name, count in second.joins.items():
+        if count > JOINS_PER_SECOND * (1 + second.starts[name]):
+            raise breach(joins_are_bounded, f"{name} sent {count} JoinGroup requests in one second")
 
 
 @holds("refused a member", "C25", GROUPS)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
+from pyclient.codec.apis import Api
+from pyclient.testing.fake.model.request import Request
 from pyclient.testing.simulation.facts import Facts
 from pyclient.testing.simulation.faults import LOGIN_FAULTS, KINDS, Fault
 from pyclient.testing.simulation.group_facts import GroupFacts
@@ -120,6 +122,15 @@ class GroupRun(Run):
     def _all_is_committed(self) -> bool:
         facts = self.facts
         return facts.read_to_the_end() and all(facts.highest.get(tp, 0) >= facts.done[tp] or facts.tainted(tp) for tp in facts.stored)
+
+    def _on_request(self, asked: Request) -> None:
+        super()._on_request(asked)
+        member = self.facts.members.get(asked.client_id or "")
+        if asked.api is Api.JOIN_GROUP:
+            self.facts.second.joins[asked.client_id or ""] += 1
+        elif asked.api is Api.CONSUMER_GROUP_HEARTBEAT and member is not None:
+            self.judge.after("heartbeat", member, asked.body)
+            member.news_from = max(member.news_from, self.world.loop.time())
 
     def _on_event(self, event: str, facts: Mapping[str, Any]) -> None:
         super()._on_event(event, facts)

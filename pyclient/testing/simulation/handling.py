@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -30,6 +30,10 @@ WORK_S: Final = (0.005, 0.01, 0.3, 1.5)
 COMMITS_SHARE: Final = 0.1
 """The probability of a commit after each record of an iteration, for those who commit there."""
 WAITS_S: Final = (0.0, 0.3, 2.0)
+PATIENT_SHARE: Final = 0.5
+"""The share of services that wait long for records at last."""
+PATIENCE: Final = 1.5
+"""How long they wait, in max.poll.interval.ms: waiting is not absence (G04)."""
 LONGEST_LOOP: Final = (1, 5, 40)
 """After so many records an iteration is left."""
 
@@ -41,19 +45,21 @@ class CrashedError(Exception):
 class Handling:
     """Handles the records of the members of service *name*, one after the other.
 
-    ``calm()``: nothing may fail any more. Without *automatic* commits some commit within iterations.
+    ``calm()``: nothing may fail any more. Without automatic commits some commit within iterations.
     """
 
     def __init__(self, world: World, facts: GroupFacts, judge: Judge, name: str, random: Random, calm: Callable[[], bool],
-                 inside: Callable[[str], contextlib.AbstractContextManager[None]], *, automatic: bool) -> None:
+                 inside: Callable[[str], contextlib.AbstractContextManager[None]], options: Mapping[str, Any]) -> None:
         self._world, self._facts, self._judge, self._random = world, facts, judge, random
         self._calm = calm
         self._inside = inside
         self._iterates = random.choice(ITERATES)
         self._crashes = random.choice(CRASHES)
         self._loops = world.random(f"{name} in loops")
-        self._commits_within = not automatic and self._loops.random() < 0.5
+        self._commits_within = not options["enable_auto_commit"] and self._loops.random() < 0.5
         self._prepares = world.random(f"{name} prepares").random() < PREPARES_SHARE
+        self._longest_wait = PATIENCE * options["max_poll_interval_ms"] / 1000 if world.random(f"{name} waits").random() < PATIENT_SHARE else max(WAITS_S)
+        """Of a poll, when nothing may fail any more."""
         self._member: Member
 
     async def step(self, member: Member) -> None:
@@ -74,7 +80,7 @@ class Handling:
 
     async def _poll(self) -> None:
         with self._inside("poll"):
-            records = list(await self._member.consumer.poll(self._random.choice(WAITS_S)))
+            records = list(await self._member.consumer.poll(self._wait()))
         for record in records:
             self._on_record(record)
         self._check_positions({TopicPartition(record.topic, record.partition) for record in records})
@@ -82,6 +88,10 @@ class Handling:
         await self._handle(records[:handled])
         if handled < len(records):
             self._fail(records[handled:])
+
+    def _wait(self) -> float:
+        wait = self._random.choice(WAITS_S)
+        return self._longest_wait if self._calm() and wait == max(WAITS_S) else wait
 
     def _is_interrupted(self) -> bool:
         return self._happens(self._crashes + GIVES_UP_SHARE)

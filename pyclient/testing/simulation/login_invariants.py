@@ -54,14 +54,32 @@ def a_session_is_renewed_in_time(judge: Judge, link: Link) -> None:
     """No request is written after the latest time of renewal; without a token, none after the session's end."""
     session, now = session_of(link), judge.world.loop.time()
     newest = next(reversed(link.client_protocol._in_flight), None)
-    if session.ends_at is None or session.granted_at is None or newest is None or newest.sent_at != now or newest.api in LOGIN:
+    if newest is None or newest.sent_at != now or newest.api in LOGIN:
         return
+    latest = _renewed_by(judge, session)
+    if now > latest:
+        raise breach(a_session_is_renewed_in_time, f"{link!r} writes {newest.api.title}; {session!r} was to be renewed by {latest:.3f}")
+
+
+def _renewed_by(judge: Judge, session: Session) -> float:
+    """The latest time of renewal; without a token it is the session's end."""
+    if session.ends_at is None or session.granted_at is None:
+        return float("inf")
     life = session.ends_at - session.granted_at
     late = life < TOO_SHORT_S or (judge.world.tokens is not None and judge.world.tokens.failed_at >= session.granted_at)
-    latest = session.ends_at if late else session.granted_at + RENEWED_BY * life + COMPUTING_S
-    if now > latest:
-        raise breach(a_session_is_renewed_in_time, f"{link!r} writes {newest.api.title}; its session lives from {session.granted_at:.3f} to {session.ends_at:.3f}"
-                     f" and was to be renewed by {latest:.3f}")
+    return session.ends_at if late else session.granted_at + RENEWED_BY * life + COMPUTING_S
+
+
+@holds("second", "M11")
+def a_renewal_does_not_wait_for_the_end_of_the_session(judge: Judge) -> None:
+    """At the latest time of renewal no connection is merely ready: it logs in, or waits for responses before. One that
+    needs a token may wait for that first."""
+    if judge.world.tokens is not None:
+        return
+    now = judge.world.loop.time()
+    for link in judge.world.network.links:
+        if link.client_protocol is not None and link.client_protocol.state is State.READY and now > _renewed_by(judge, session_of(link)):
+            raise breach(a_renewal_does_not_wait_for_the_end_of_the_session, f"{link!r} is not renewed; {session_of(link)!r}")
 
 
 @holds("reached", "M11")
@@ -133,6 +151,6 @@ def logins_are_bounded(judge: Judge) -> None:
 
 
 RULES_OF_LOGINS: Final = tuple(INVARIANTS[each.__name__] for each in (
-    a_login_is_alone, a_session_is_renewed_in_time, every_request_is_admitted, logins_of_a_connection_are_spaced, valid_credentials_are_accepted,
+    a_login_is_alone, a_session_is_renewed_in_time, a_renewal_does_not_wait_for_the_end_of_the_session, every_request_is_admitted, logins_of_a_connection_are_spaced, valid_credentials_are_accepted,
     a_session_outlives_a_failed_renewal, logins_are_bounded))
 """For runs in which clients log in."""

@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
-from pyclient.errors import KafkaError
+from pyclient.errors import KafkaError, WakeupError
 from pyclient.records import SubscriptionPattern, TopicPartition
 from pyclient.testing.simulation.facts import Key
 from pyclient.testing.simulation.group_facts import GroupFacts, Member
 from pyclient.testing.simulation.handling import CrashedError, Handling
 from pyclient.testing.simulation.invariants import Judge
-from pyclient.testing.simulation.workload import READ_TO_THE_END_S, Plan, observe_consumer
+from pyclient.testing.simulation.observers import observe_consumer
+from pyclient.testing.simulation.workload import READ_TO_THE_END_S, Plan
 from pyclient.testing.simulation.world import World
 
 GROUP: Final = "group"
@@ -88,8 +89,7 @@ class MemberService:
         """Its listener may raise or be slow."""
         self._commits = self._random.choice((0.1, 0.5, 1.0))
         """The probability of a commit per step, without automatic commits."""
-        self._handling = Handling(world, facts, judge, self.name, self._random, lambda: self._faults_are_over, self._inside,
-                                  automatic=self._options["enable_auto_commit"])
+        self._handling = Handling(world, facts, judge, self.name, self._random, lambda: self._faults_are_over, self._inside, self._options)
         self._member: Member
 
     # ---- lives -------------------------------------------------------------------------------------------------------
@@ -180,6 +180,8 @@ class MemberService:
     async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
+        except WakeupError:  # the iteration that it was meant for had ended
+            self._world.journal.note(self.name, "is woken up")
         except (KafkaError, ListenerFailedError) as error:
             self._on_error(error)
 
@@ -275,6 +277,7 @@ class MemberService:
                 await self._idle(self._random.choice((0.1, 3.0, 20.0)))
         finally:
             member.in_listener = ""
+            member.news_from = self._world.loop.time()
         if self._careless and not self._faults_are_over and self._random.random() < 0.2:
             raise ListenerFailedError("on purpose")
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import attrs
 
-from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.async_facade import AsyncConsumer
 from pyclient.errors import (
     ClientClosedError, DeliveryError, KafkaError, KafkaTimeoutError, LogTruncationError, NoOffsetForPartitionError, OffsetOutOfRangeError,
@@ -17,12 +16,12 @@ from pyclient.errors import (
 from pyclient.producer.facade import AsyncProducer
 from pyclient.buffers.deliveries import NO_PARTITION
 from pyclient.buffers.delivery import Delivery
-from pyclient.buffers.pool import Pool
 from pyclient.buffers.records_view import Records
 from pyclient.codec.record import Record
 from pyclient.records import TopicPartition
 from pyclient.testing.simulation.facts import Entry, Facts, Reading, Sent
 from pyclient.testing.simulation.invariants import Judge
+from pyclient.testing.simulation.observers import observe_batches, observe_consumer, observe_metadata, poison_returned_buffers
 from pyclient.testing.simulation.world import World
 
 SEPARATOR: Final = b"|"
@@ -117,9 +116,9 @@ class ProducingService:
         self._accepted = 0
         self._asked = 0
         self._closing = False
-        _poison_returned_buffers(self._producer._core.accumulator.pool)
+        poison_returned_buffers(self._producer._core.accumulator.pool)
         observe_metadata(self.name, self._producer._core.metadata, judge)
-        _observe_batches(self.name, self._producer._core.sender, judge)
+        observe_batches(self.name, self._producer._core.sender, judge)
         self._due_s = self._options["delivery_timeout_ms"] / 1000
         config = self._producer._core.config
         facts.patience[self.name] = config.max_block_ms / 1000
@@ -259,67 +258,6 @@ class ProducingService:
             await self._producer.close(timeout)
         self._judge.after("idle", self.name, pool.used)
         self._world.journal.note(self.name, "closed")
-
-
-def _poison_returned_buffers(pool: Pool) -> None:
-    """Overwrite memory when it is returned: a late reader gets no valid record (P07)."""
-    give = pool.give
-
-    def poison(buffer: bytearray) -> None:
-        buffer[:] = b"\xdd" * len(buffer)
-        give(buffer)
-
-    pool.give = poison  # type: ignore[method-assign] # of this pool only
-
-
-def observe_metadata(name: str, metadata: Any, judge: Judge) -> None:
-    """Evaluate the invariants of each view of the cluster that a client adopts."""
-    adopt = metadata._on_update
-    judge.facts.wanted[name] = metadata.interest.used
-    views = [metadata.cluster]
-
-    def adopted(cluster: Any) -> None:
-        judge.after("view", name, views[-1], cluster)
-        views[:] = [cluster]
-        adopt(cluster)
-
-    metadata._on_update = adopted
-
-
-def observe_consumer(name: str, core: ConsumerCore, judge: Judge) -> None:
-    """Evaluate the invariants of a consumer's views of the cluster and of its fetches."""
-    observe_metadata(name, core.metadata, judge)
-    _observe_rests(core.fetcher._placement, judge.facts.rests[name])
-    judge.facts.max_age[name] = core.config.metadata_max_age_ms / 1000
-    judge.facts.fetchers[name] = core.fetcher
-    judge.facts.views[name] = 0
-    judge.facts.second.starts[name] += 1
-
-
-def _observe_rests(placement: Any, rests: dict[TopicPartition, tuple[int, float]]) -> None:
-    """Remember until when each failed partition is not to be fetched."""
-    rest = placement.rest
-    rests.clear()
-
-    def rested(position: Any, now: float) -> None:
-        rest(position, now)
-        rests[position.tp] = position.generation, placement._resting.get(position.tp, now)
-
-    placement.rest = rested
-
-
-def _observe_batches(name: str, sender: Any, judge: Judge) -> None:
-    """Evaluate the invariants of each batch that is sent, with its partition's batches in flight."""
-    start = sender._start
-    nodes: dict[Any, int] = {}
-
-    def started(batch: Any, node: int, now: float) -> Any:
-        sequence = sender._sequence(batch.queue)
-        judge.after("leaves", name, batch, node, [nodes[each] for each in sequence.in_flight], sequence.state.name)
-        nodes[batch] = node
-        return start(batch, node, now)
-
-    sender._start = started
 
 
 class ConsumingService:

@@ -170,6 +170,52 @@ def test_an_unknown_error_is_reported_and_the_member_joins_again_after_growing_p
     member.sends(Api.JOIN_GROUP)
 
 
+def at(state: State) -> tuple[ClassicHarness, Sent]:
+    """A member in this state, and a request of it that its coordinator may refuse now."""
+    member = ClassicHarness(offload_now=False)
+    if state in (State.REVOKING, State.STABLE):
+        member.becomes_stable(*tps(0))
+        if state is State.REVOKING:
+            member.rebalances()
+        return member, member.heartbeat()
+    member.subscribes()
+    member.polls()
+    join = member.sends(Api.JOIN_GROUP)
+    if state is State.JOINING:
+        return member, join
+    member.reply_joined(join, leader=MEMBER if state is State.ASSIGNING else "other", members={MEMBER: subscription_of("t")})
+    if state is State.ASSIGNING:
+        member.turn()
+        return member, member.heartbeat()
+    sync = member.sends(Api.SYNC_GROUP)
+    if state is State.SYNCING:
+        return member, sync
+    member.reply_assignment(sync, *tps(0))
+    return member, member.heartbeat()
+
+
+@pytest.mark.parametrize("code", [UNKNOWN_MEMBER, FENCED_INSTANCE])
+@pytest.mark.parametrize("state", [State.REVOKING, State.JOINING, State.ASSIGNING, State.SYNCING, State.TAKING_OVER, State.STABLE])
+def test_G04_a_member_can_be_lost_or_refused_in_every_state(state: State, code: int) -> None:
+    member, sent = at(state)
+    assert member.group.state is state
+    if sent.api is Api.HEARTBEAT:
+        sent.reply(error_code=code)
+    else:
+        member.reply_error(sent, code)
+    assert not member.group.identity.joined
+    assert (member.group.state is State.FAILED) == (code == FENCED_INSTANCE)
+    if state in (State.REVOKING, State.STABLE):
+        member.carries_out(LOST, *tps(0))
+
+
+@pytest.mark.parametrize("state", [State.REVOKING, State.JOINING, State.ASSIGNING, State.SYNCING, State.TAKING_OVER, State.STABLE])
+def test_G05_a_member_can_leave_in_every_state(state: State) -> None:
+    member, _ = at(state)
+    member.group.leave("closed", lambda _result, _error: None, None)
+    assert (member.group.state, member.group.owned, member.group.change) == (State.OUT, {}, None)
+
+
 # --- heartbeats ------------------------------------------------------------------------------------------------------
 
 

@@ -252,6 +252,21 @@ def test_I04_I05_the_first_batch_out_of_order_starts_a_new_epoch_for_all_waiting
     assert found == [(1000, 1, 0), (1000, 1, 1)]
 
 
+def test_I05_a_batch_that_is_stored_behind_a_gap_counts_and_a_new_epoch_starts_all_the_same() -> None:
+    """A broker that has forgotten the producer meanwhile accepts any sequence."""
+    world = Idempotent()
+    world.flowing()
+    first, second = world.batch(), world.batch()
+    refused, stored = world.turn()
+    produced(refused, {0: UNKNOWN_ID})
+    produced(stored)
+    assert second.exception(0) is None
+    (again,) = world.after(4.0)
+    assert stamps(again) == [(1000, 1, 0)]
+    produced(again)
+    assert first.exception(0) is None
+
+
 def test_I09_after_a_silence_in_which_a_broker_may_forget_the_producer_one_batch_is_in_flight_again() -> None:
     """A broker accepts any first sequence then: it could store the second batch before the refused first one."""
     world = Idempotent()

@@ -55,6 +55,14 @@ def test_M11_nothing_is_written_when_a_renewal_should_have_begun(judge: Judge) -
     judge.after("written", link(judge, Api.SASL_HANDSHAKE, state=State.REAUTHENTICATING, lives=(-96.0, 4.0)))
 
 
+def test_M11_a_connection_that_is_ready_when_its_renewal_should_have_begun_is_a_breach(judge: Judge) -> None:
+    network: Any = judge.world.network
+    network.links = [link(judge, lives=(-94.0, 6.0)), link(judge, state=State.REAUTHENTICATING, lives=(-96.0, 4.0)), link(judge)]
+    judge.after("second")
+    network.links.append(link(judge, lives=(-96.0, 4.0)))
+    assert breach(judge, "second") == "a_renewal_does_not_wait_for_the_end_of_the_session"
+
+
 def test_M11_a_session_outlives_a_renewal_that_found_no_token(judge: Judge) -> None:
     judge.after("ended", link(judge, lives=(-1.0, 9.0), cause=DisconnectError("cut")))
     judge.after("ended", link(judge, lives=(-9.0, -1.0), cause=TokenUnavailableError("none")))

@@ -1,0 +1,49 @@
+"""The mutants that no bounded number of seeds can be expected to find, each with the unit test that fails with it.
+
+`make proof` applies each and runs that test.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from pyclient.testing.simulation.sweep import NOT_TAKEN, RARE
+from tests.simulation.mutants import row_name
+
+CLASSIC: Final = "tests/unit/core/test_classic_group.py"
+CONSUMER: Final = "tests/unit/core/test_consumer_group.py"
+REFUSED: Final = f"{CLASSIC}::test_G04_a_member_can_be_lost_or_refused_in_every_state"
+REFUSED_WITH_AN_EPOCH: Final = f"{CONSUMER}::test_N02_a_member_can_be_fenced_or_refused_in_every_state_with_an_epoch"
+LEAVES: Final = f"{CONSUMER}::test_N02_a_member_can_leave_in_every_state"
+CONNECTIONS: Final = "tests/unit/core/test_connection_table.py::test_the_table_has_no_other_row"
+UNKNOWN_MEMBER, FENCED_INSTANCE, FENCED_EPOCH, BAD_PATTERN = 25, 82, 110, 128
+
+
+@attrs.frozen
+class Exempt:
+    """Why no seed has to find a mutant, and the unit test that does."""
+
+    reason: str
+    test: str
+
+
+_OF_ROWS: Final = {
+    ("classic member", "ASSIGNING", "REJOIN"): f"{CLASSIC}::test_an_assignors_error_is_reported_and_the_member_joins_again_after_a_pause",
+    ("classic member", "OUT", "LEFT"): "tests/unit/core/test_membership.py::test_a_consumer_that_never_joined_leaves_without_a_request[ClassicHarness]",
+    **{("classic member", state, "LOST"): f"{REFUSED}[State.{state}-{UNKNOWN_MEMBER}]" for state in ("JOINING", "ASSIGNING", "TAKING_OVER")},
+    **{("classic member", state, "REFUSED"): f"{REFUSED}[State.{state}-{FENCED_INSTANCE}]"
+       for state in ("REVOKING", "JOINING", "ASSIGNING", "SYNCING", "TAKING_OVER", "STABLE")},
+    **{("classic member", state, "LEFT"): f"{CLASSIC}::test_G05_a_member_can_leave_in_every_state[State.{state}]" for state in ("ASSIGNING", "SYNCING")},
+    **{("consumer member", state, "REFUSED"): f"{REFUSED_WITH_AN_EPOCH}[State.{state}-{BAD_PATTERN}]" for state in ("ACKNOWLEDGING", "RECONCILING", "LISTENER_FAILED")},
+    **{("consumer member", state, "LOST"): f"{REFUSED_WITH_AN_EPOCH}[State.{state}-{FENCED_EPOCH}]" for state in ("LISTENER_FAILED", "ACKNOWLEDGING")},
+    **{("consumer member", state, "LEFT"): f"{LEAVES}[State.{state}]" for state in ("OUT", "JOINING", "ACKNOWLEDGING", "LISTENER_FAILED")},
+    ("sequence", "DRAINING", "STORED"): "tests/unit/core/test_sender_idempotent.py"
+        "::test_I05_a_batch_that_is_stored_behind_a_gap_counts_and_a_new_epoch_starts_all_the_same",
+    **{("connection", state, event): CONNECTIONS for state, event in (("CONNECTING", "LOST"), ("REAUTHENTICATING", "RETIRED"), ("DRAINING", "LOST"))},
+}
+
+EXEMPT: Final = {
+    **{row_name(*row): Exempt(reason, _OF_ROWS[row]) for row, reason in {**NOT_TAKEN, **RARE}.items()},
+}
+"""By the mutant's name."""
