@@ -156,3 +156,11 @@ def test_every_target_of_the_makefile_is_explained_by_make_help() -> None:
     listed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
     for target in ("demo", "test", "test-all", "proof", "flaky", "test-containers", "check", "bench", "trace", "build", "setup", "docs", "clean", "help"):
         assert f"make {target} " in listed, target
+
+
+def test_each_test_that_containers_run_exists() -> None:
+    module = load("test_containers")
+    for name in (*module.DIFFERENT, *module.LEFT_TO_NIGHTLY):
+        file, _, function = name.partition("::")
+        assert (ROOT / file).exists(), name
+        assert f"def {function}(" in (ROOT / file).read_text() if function else True, name
