@@ -5,7 +5,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 hidden=(java javac jshell keytool jar mvn mvnw gradle ivy uv uvx docker dockerd containerd podman kcat coursier cs)
-flights=${FRESH_FLIGHTS:-20000}
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/fresh.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -44,8 +43,8 @@ for program in "${hidden[@]}"; do
     fi
 done
 
-echo "fresh machine: make demo with $flights flights, nothing installed, nothing cached but pip's downloads"
-(cd "$work/clone" && "${clean[@]}" make demo ARGS="--flights $flights")
+echo "fresh machine: make demo, nothing installed, nothing cached but pip's downloads"
+(cd "$work/clone" && "${clean[@]}" make demo)
 (cd "$work/clone" && "$work/clone/.venv/bin/python" -c '
 import json
 done = json.load(open("build/demo.json"))
