@@ -18,7 +18,8 @@ JUNIT := build/junit
 PYTEST := $(BIN)/pytest
 TWINS := tests/unit/test_partitioners.py tests/unit/test_plugins.py tests/unit/producer/test_bulk_partitions.py tests/unit/buffers tests/test_layout.py
 JOBS := 2
-AT_ONCE = -n $(JOBS) --dist loadfile
+# Files run in the order of tests/levels.py, not in that of their numbers of tests.
+AT_ONCE = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup jars demo test test-all test-pure test-containers test-kerberos nightly proof threads-long flaky soak durability fuzz check bench trace build docs lock clean
 

@@ -148,6 +148,8 @@ def pytest_report_header() -> list[str]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     from tests.levels import is_extended
 
+    if hasattr(config, "workerinput"):
+        sort_for_workers(items)
     for item in items:
         if is_extended(item.nodeid):
             item.add_marker(pytest.mark.extended)
@@ -164,6 +166,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             f"{len(needy)} container tests skipped: no Docker engine answers at "
             f"{os.environ.get('DOCKER_HOST') or 'its usual place'}; `bash .ci/docker.sh` installs and starts one."
         )
+
+
+def sort_for_workers(items: list[pytest.Item]) -> None:
+    """With xdist files are taken in this order, see `tests.levels.order`; tests of a file keep theirs."""
+    from tests.levels import order
+
+    clusters: dict[Path, str] = {}
+    for item in items:
+        if "kafka_cluster" in getattr(item, "fixturenames", ()):
+            clusters.setdefault(item.path, repr(item.get_closest_marker("kafka")))
+    items.sort(key=lambda item: order(item.nodeid, clusters.get(item.path, "")))
 
 
 def leave_out_kerberos(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -55,3 +55,14 @@ def is_extended(nodeid: str) -> bool:
     function = rest.partition("[")[0].rpartition("::")[2]
     prefixes = {"/".join(places[:end]) for end in range(1, len(places) + 1)}
     return not EXTENDED.keys().isdisjoint(prefixes | {f"{file}::{function}"})
+
+
+def order(nodeid: str, cluster: str) -> tuple[int, str]:
+    """Where several workers run a file: earlier by a lower key.
+
+    Files on real brokers come first, side by side those that share a cluster; units come last, since a long file at the
+    end leaves all workers but one idle. *cluster* names the one that the file's first test on brokers shares.
+    """
+    if cluster:
+        return 0, cluster
+    return (1 if is_extended(nodeid) else 3 if nodeid.startswith("tests/unit/") else 2), ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.levels import EXTENDED, is_extended
+from tests.levels import EXTENDED, is_extended, order
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -32,3 +32,11 @@ def test_a_folder_a_file_and_a_function_cover_their_tests(monkeypatch: pytest.Mo
     others = ["tests/ab/test_x.py::test_y", "tests/b/test_two.py::test_slower", "tests/b/test_onex.py::test_y"]
     assert [each for each in covered if not is_extended(each)] == []
     assert [each for each in others if is_extended(each)] == []
+
+
+def test_workers_begin_with_files_on_brokers_that_share_a_cluster_and_end_with_units() -> None:
+    files = {"tests/unit/test_a.py": "", "tests/test_readme.py": "", "tests/broker/test_b.py": "three", "tests/fuzz/test_c.py": "",
+             "tests/broker/test_d.py": "one", "tests/interop/test_e.py": "three"}
+    assert sorted(files, key=lambda file: order(file, files[file])) == [
+        "tests/broker/test_d.py", "tests/broker/test_b.py", "tests/interop/test_e.py", "tests/fuzz/test_c.py", "tests/test_readme.py",
+        "tests/unit/test_a.py"]
