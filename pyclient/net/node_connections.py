@@ -52,6 +52,11 @@ class NodeConnections:
             return 0
         return max(0, self.max_in_flight.get(use, 1) - connection.in_flight)
 
+    @property
+    def awaits_answer(self) -> bool:
+        """A request is in flight."""
+        return any(connection.in_flight for connection in self.connections.values())
+
     def usable(self, now: float) -> bool:
         """Connected, connecting, or allowed to connect."""
         return bool(self.connections or self.tasks) or self.reconnects.allowed(now)

@@ -13,6 +13,7 @@ from pyclient.net.node_connections import NodeConnections
 
 _log = logging.getLogger(__name__)
 NOT_TRIED: Final = "not tried yet"
+NOT_ANSWERED: Final = "connected, no answer yet"
 BEFORE_LOGIN: Final = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 """What a listener answers before a login."""
 
@@ -71,10 +72,12 @@ class NodeFailures:
         node.reconnects.failed(self._clock())
 
     def report(self, bootstrap: Iterable[NodeConnections]) -> dict[str, BaseException]:
-        """For each bootstrap address, and each other one that failed: why there is no connection."""
-        pending = {str(node.address): self._pending(node) for node in bootstrap if not node.connections}
+        """For each bootstrap address, and each other one that failed: why there is no answer."""
+        pending = {str(node.address): self._pending(node) for node in bootstrap if not node.connections or node.awaits_answer}
         return {**pending, **self.by_address}
 
     def _pending(self, node: NodeConnections) -> KafkaError:
+        if node.connections:
+            return ResponseTimeoutError(NOT_ANSWERED)
         elapsed = f" after {self._clock() - node.tried_at:.1f} s" if node.tasks else ""
         return ResponseTimeoutError((NOT_TRIED if node.attempt is None else node.attempt.stage) + elapsed)

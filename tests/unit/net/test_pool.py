@@ -501,6 +501,18 @@ def test_M05_a_peer_that_closes_an_unused_connection_is_reconnected_after_a_back
     run(test())
 
 
+def test_an_address_that_is_connected_and_has_not_answered_yet_is_in_the_report() -> None:
+    async def test() -> None:
+        async with Peer(muted_after_introduction) as peer, rig(("127.0.0.1", peer.port)) as here:
+            pending = here.ask(await here.node())
+            assert {address: str(cause) for address, cause in here.connections.failure_report().items()} == {
+                f"127.0.0.1:{peer.port}": "connected, no answer yet"}
+            here.pass_time(31)
+            await pending
+
+    run(test())
+
+
 def test_M10_an_overdue_response_closes_the_connection_and_reconnecting_waits() -> None:
     async def test() -> None:
         async with Peer(muted_after_introduction) as peer, rig() as here:
