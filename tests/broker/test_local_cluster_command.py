@@ -71,7 +71,7 @@ def test_a_secured_fake_is_not_to_be_had_from_the_command_line() -> None:
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
 def test_it_serves_on_the_printed_address_until_it_is_ended_and_exits_with_0(ended_by: signal.Signals) -> None:
     with serving() as (process, address):
-        assert answers(address)
+        eventually(lambda: answers(address))
         process.send_signal(ended_by)
         _, said = process.communicate(timeout=60)
         assert process.returncode == 0, said

@@ -10,10 +10,13 @@ import json
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyclient import AsyncConsumer, Consumer
 from pyclient.errors import CommitFailedError, RebalanceInProgressError, WakeupError
+
+RUNNING: Final = "running"
+"""What it reports once SIGTERM lets it leave the group."""
 
 
 class Program:
@@ -30,6 +33,7 @@ class Program:
         """A sync consumer has a loop of its own, and this one waits for it."""
         consumer: Any = (AsyncConsumer if self._use_async else Consumer)(**self._options, rebalance_listener=self)
         signal.signal(signal.SIGTERM, lambda *_: self._stop(consumer))
+        self._report(RUNNING)
         if self._use_async:
             async with consumer:
                 await self._read(consumer)

@@ -8,17 +8,29 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyclient import TopicPartition
 from pyclient.testing import LocalCluster
 from tests.broker.durability import member
 from tests.broker.durability.numbering import Found
 from tests.kafka import consumer
+from tests.waiting import eventually
 
-LIMIT_S: Final = 60
+LIMIT_S: Final = 120
 SESSION_MS: Final = 6000
 """The shortest that brokers allow, by default."""
+
+
+class Started(NamedTuple):
+    """A member's process, and the file of what it reports."""
+
+    process: subprocess.Popen[bytes]
+    reported: Path
+
+    def handles_signals(self) -> bool:
+        """Whether SIGTERM lets it leave the group; before, it would end the process at once."""
+        return self.reported.read_text().startswith(member.RUNNING)
 
 
 class Readers:
@@ -29,7 +41,7 @@ class Readers:
         self.killed = 0
         self._cluster = cluster
         self._folder = folder
-        self._running: list[subprocess.Popen[bytes]] = []
+        self._running: list[Started] = []
         self._numbers = itertools.count()
         self._options = {
             "bootstrap_servers": cluster.bootstrap_servers, "group_id": topic, "topics": [topic], "auto_offset_reset": "earliest",
@@ -42,12 +54,14 @@ class Readers:
         manual = number % 2 == 0
         wish = {"file": str(self._folder / f"{number}.done"), "manual": manual, "use_async": number % 3 == 2,
                 "options": {**self._options, "enable_auto_commit": not manual}}
-        with (self._folder / f"{number}.reported").open("wb") as reported, (self._folder / f"{number}.errors").open("wb") as errors:
-            self._running.append(subprocess.Popen([sys.executable, member.__file__, json.dumps(wish)], stdout=reported, stderr=errors))
+        path = self._folder / f"{number}.reported"
+        with path.open("wb") as reported, (self._folder / f"{number}.errors").open("wb") as errors:
+            process = subprocess.Popen([sys.executable, member.__file__, json.dumps(wish)], stdout=reported, stderr=errors)
+        self._running.append(Started(process, path))
 
     def kill(self) -> None:
         """Kill the oldest member with SIGKILL and start a new one."""
-        oldest = self._running.pop(0)
+        oldest = self._running.pop(0).process
         assert oldest.poll() is None, "it ended before it was killed"
         oldest.kill()
         oldest.wait()
@@ -56,16 +70,17 @@ class Readers:
 
     def end(self) -> None:
         """All members leave the group and end."""
+        eventually(lambda: all(each.handles_signals() for each in self._running), LIMIT_S)
         for each in self._running:
-            each.terminate()
-        codes = [each.wait(LIMIT_S) for each in self._running]
+            each.process.terminate()
+        codes = [each.process.wait(LIMIT_S) for each in self._running]
         assert codes == [0] * len(codes), f"members ended with {codes}\n{self.errors}"
 
     def abandon(self) -> None:
         """The test has failed: end every process."""
         for each in self._running:
-            each.kill()
-            each.wait()
+            each.process.kill()
+            each.process.wait()
 
     @property
     def reported(self) -> dict[str, list[str]]:
