@@ -21,6 +21,7 @@ from tests.pages import WRITTEN_ADDRESS, Block, Page, extras, make_target, serve
 README: Final = Page("README.md")
 PYTHON: Final = [*README.python, *Page("docs/groups.md").python]
 BLOCK_S: Final = 180
+FAST_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of Spark's JVM, whose start is most of its block
 SECURED_ADDRESS: Final = "localhost:9093"
 ORDER: Final = [
     "Install", "First message in under a minute", "Produce", "Consume", "Topics", "Async", "Secured clusters", "Plugins", "Spark",
@@ -51,7 +52,8 @@ def test_the_python_block_runs(block: Block, written: dict[str, str], installed:
     for shown, real in written.items():
         text = text.replace(shown, real)
     program.write_text(text)
-    run(sys.executable, "-W", "error::ResourceWarning", str(program), cwd=tmp_path, timeout=BLOCK_S, PYTHONPATH=str(installed))
+    run(sys.executable, "-W", "error::ResourceWarning", str(program), cwd=tmp_path, timeout=BLOCK_S, PYTHONPATH=str(installed),
+        JDK_JAVA_OPTIONS=FAST_START)
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.name)
