@@ -30,7 +30,7 @@ DIFFERENT: Final = (
     f"{SECURED}::test_every_listener_names_every_broker_and_none_twice",
     f"{SECURED}::test_no_secret_is_in_logs_or_reprs",
     f"{SECURED}::test_a_secured_cluster_takes_settings_leaves_nothing_and_logs_nothing_secret")
-"""What depends on the backend: set-up, addresses, files, kills. In other tests the same jars answer the same requests."""
+"""What depends on the backend: set-up, addresses, files, kills. Other tests send the same requests to the same jars."""
 LEFT_TO_NIGHTLY: Final = ("tests/containers/test_flights_demo.py",)
 """Spark's job meets the backend only as an address."""
 LABEL: Final = "pyclient"

@@ -80,6 +80,7 @@ def test_each_compiled_module_has_its_source_where_the_build_looks() -> None:
     for module in SETUPTOOLS.get("ext-modules", []):
         package, _, name = module["name"].rpartition(".")
         assert ROOT / module["sources"][0] == folder(package) / f"{name}.py", module["name"]
+        assert module["extra-compile-args"] == ["-O3", "-g0"], module["name"]
 
 
 def test_each_compiled_module_runs_as_what_was_asked_for() -> None:
