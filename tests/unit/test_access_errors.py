@@ -45,8 +45,8 @@ def test_looking_up_where_to_begin(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders")
     fake_cluster.produce("orders", b"x")
     with consumer(fake_cluster) as reader:
-        reader.assign([ORDERS])
         with fake_cluster.intercept(Fail(TOPIC), "ListOffsets"), pytest.raises(TopicAuthorizationError, match="not allowed to DESCRIBE topic 'orders'"):
+            reader.assign([ORDERS])
             reader.poll(10)
         found: list[bytes | None] = []
         while not found:
