@@ -71,6 +71,11 @@ class Foreign:
         raise no_attribute(cls if instance is None else instance, self._owner, self._name)
 
 
+def foreign_attributes(owner: str) -> dict[str, Foreign]:
+    """The attributes of *owner* in other clients, by name."""
+    return {row.name: Foreign(owner, row.name) for row in METHODS.values() if row.owner == owner}
+
+
 def answers_foreign_calls(owner: str) -> Callable[[C], C]:
     """Decorate a class: its methods refuse arguments of the table, and names of the table raise what to write.
 
@@ -79,9 +84,9 @@ def answers_foreign_calls(owner: str) -> Callable[[C], C]:
     def decorate(cls: C) -> C:
         for method in {row.method for row in ARGUMENTS.values() if row.owner == owner and row.method in vars(cls)} - {"send"}:
             setattr(cls, method, _refusing(vars(cls)[method], owner, method, cls))
-        for row in METHODS.values():
-            if row.owner == owner and not hasattr(cls, row.name):
-                setattr(cls, row.name, Foreign(owner, row.name))
+        for name, foreign in foreign_attributes(owner).items():
+            if not hasattr(cls, name):
+                setattr(cls, name, foreign)
         cls.__dir__ = own_names  # type: ignore[assignment,method-assign]
         return cls
 
