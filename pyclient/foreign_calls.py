@@ -80,6 +80,11 @@ class Foreign:
         raise no_attribute(cls if instance is None else instance, self._owner, self._name)
 
 
+def foreign_attributes(owner: str) -> dict[str, Foreign]:
+    """The attributes of *owner* in other clients, by name."""
+    return {row.name: Foreign(owner, row.name) for row in METHODS.values() if row.owner == owner}
+
+
 def answers_foreign_calls(owner: str) -> Callable[[C], C]:
     """Decorate a class: its methods refuse arguments of the table, and names of the table raise what to write.
 
@@ -88,9 +93,9 @@ def answers_foreign_calls(owner: str) -> Callable[[C], C]:
     def decorate(cls: C) -> C:
         for method in {row.method for row in ARGUMENTS.values() if row.owner == owner and row.method in vars(cls)} - {"send"}:
             setattr(cls, method, _refusing(vars(cls)[method], owner, method, cls))
-        for row in METHODS.values():
-            if row.owner == owner and not hasattr(cls, row.name):
-                setattr(cls, row.name, Foreign(owner, row.name))
+        for name, foreign in foreign_attributes(owner).items():
+            if not hasattr(cls, name):
+                setattr(cls, name, foreign)
         cls.__dir__ = own_names  # type: ignore[assignment,method-assign]
         return cls
 
@@ -140,7 +145,7 @@ def check_on_delivery(callback: object) -> None:
     if is_async(callback):
         raise TypeError("a delivery callback is a plain function, got an `async def` function, which would never be awaited: "
                         "start a task in the callback, or `await` the delivery")
-    if isinstance(callback, functools.partial) or takes(callback, 1):  # of a partial that would cost more than the send
+    if takes(callback, 1):
         return
     if takes(callback, 2):
         raise TypeError(habit("err_msg"))

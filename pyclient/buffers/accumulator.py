@@ -12,7 +12,8 @@ from cython.cimports.cpython.bytes import PyBytes_GET_SIZE
 from cython.cimports.pyclient.buffers.batch import IN_FLIGHT, SEALED, Batch, fits
 from cython.cimports.pyclient.buffers.batch_memory import BatchMemory
 from cython.cimports.pyclient.buffers.clock import now_ms
-from cython.cimports.pyclient.buffers.delivery import Delivery, add_outcome_listener, callback_of, check_callback
+from cython.cimports.pyclient.buffers.delivery import Delivery, add_outcome_listener, callback_of
+from cython.cimports.pyclient.buffers.delivery_callbacks import checked_callback
 from cython.cimports.pyclient.buffers.pending_batches import FITS, FULL, NO_BATCH, PendingBatches
 from cython.cimports.pyclient.buffers.queues import PartitionQueue, TopicQueues, TopicTable
 from cython.cimports.pyclient.buffers.ready_queues import ReadyQueues
@@ -103,7 +104,7 @@ class Accumulator:
         full: list = None
         opened: cython.bint = False
         if on_delivery is not None:
-            check_callback(on_delivery)
+            checked_callback(on_delivery)
         if need > batches.largest_need:
             raise too_large(topic, need, self._max_request_size, self.pool.total)
         if timestamp < 0:

@@ -11,9 +11,10 @@ import cython
 from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawRealloc
 from cython.cimports.libc.stdint import int32_t, int64_t
 from cython.cimports.libc.stdlib import qsort
-from cython.cimports.pyclient.buffers.delivery import BatchResult, UserCallback, check_callback, new_delivery, user_callback
+from cython.cimports.pyclient.buffers.delivery import BatchResult, new_delivery
+from cython.cimports.pyclient.buffers.delivery_callbacks import add_callback, remove_callback
 
-from pyclient.buffers.delivery import BatchResult as _BatchResult, waiter_of
+from pyclient.buffers.delivery import BatchResult as _BatchResult
 from pyclient.errors import BulkDeliveryError, IndexedErrors, KafkaTimeoutError, counted, raisable
 from pyclient.records import RecordMetadata
 
@@ -175,17 +176,11 @@ class Deliveries:
         Raises:
             TypeError: it cannot be called, or is an ``async def`` function.
         """
-        check_callback(callback)
-        waiter = waiter_of(self, callback, self._observer)
-        self._all.when_done(self._user_callback(callback) if waiter is None else waiter)
+        add_callback(self, callback, self._all, 0, self._see_all)
 
     def remove_done_callback(self, callback) -> int:
         """Remove every ``add_done_callback(callback)`` that was not called yet; returns how many."""
-        waiter = waiter_of(self, callback, self._observer)
-        if waiter is not None:
-            return waiter.remove_from(self._all)
-        made: UserCallback = self._user_callback(callback)
-        return made.remove_from(self._all)
+        return remove_callback(self, callback, self._all)
 
     def __await__(self):
         if not self._all._done:
@@ -238,8 +233,8 @@ class Deliveries:
         for start, stop, part, index in failed:
             part.see(index, stop - start)
 
-    def _user_callback(self, callback):
-        return user_callback(self, callback, self._observer, lambda: self._see(self._failed()))
+    def _see_all(self):
+        self._see(self._failed())
 
 
 def reject_rows(deliveries: Deliveries, row: int64_t, count: cython.int, topic: str, error: object):

@@ -1,6 +1,8 @@
 # C interface: the Accumulator creates deliveries without a Python call.
 cimport cython
 
+from pyclient.buffers.delivery_callbacks cimport UserCallback
+
 
 @cython.final
 cdef class BatchResult:
@@ -24,6 +26,9 @@ cdef class BatchResult:
     cdef list _callbacks         # further ones
     cdef bytearray _seen
     cdef object _round
+    cpdef object when_done(self, object callback)
+
+    # Private.
     cdef object _notify(self)
     cdef object _call(self, object callback)
     cdef object _finish(self, long long base_offset, long long append_time, object error, object records)
@@ -40,17 +45,6 @@ cdef class Delivery:
     cdef int _delta
 
 
-@cython.final
-cdef class UserCallback:
-    cdef object _callback
-    cdef object _deliveries
-    cdef object _observer
-    cdef object _see
-    cdef object remove_from(self, BatchResult result)
-
-
-cpdef void check_callback(object callback) except *
-cdef UserCallback user_callback(object deliveries, object callback, object observer, object see)
 cdef UserCallback callback_of(Delivery delivery, object callback)
 cdef object add_outcome_listener(Delivery delivery, object listener)
 cdef Delivery new_delivery(BatchResult batch, int index, int delta)

@@ -5,20 +5,18 @@ Knows outcomes and the callbacks that wait for them; knows no sockets, loops or 
 buffer alive).
 """
 import cython
+from cython.cimports.cpython.object import PyTypeObject
+from cython.cimports.pyclient.buffers.delivery_callbacks import UserCallback, add_callback, remove_callback, user_callback
+from cython.cimports.pyclient.buffers.type_attributes import set_type_attribute
 
 import logging
 import threading
-from functools import partial
-from types import BuiltinMethodType, FunctionType, MethodType
 
 from pyclient.errors import KafkaTimeoutError, raisable
-from pyclient.foreign_calls import Foreign, check_on_delivery, own_names
+from pyclient.foreign_calls import foreign_attributes, own_names
 from pyclient.records import RecordMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
-_taken_function: object = None
-_taken_method: object = None
-_taken_kind: object = None
 
 
 class Observer:
@@ -219,7 +217,8 @@ class BatchResult:
         except Exception:  # noqa: BLE001 one failing callback (its loop is closed, for example) must not stop the others
             _log.exception("a waiter for a batch of %s-%s could not be notified; the others are", self.topic, self.partition)
 
-    def when_done(self, callback):
+    @cython.ccall
+    def when_done(self, callback: object) -> object:
         """Call *callback()* when the outcome is known, at once if it is.
 
         Internal: users' callbacks go through `Observer.dispatch`.
@@ -291,127 +290,11 @@ class BatchResult:
                 self.observer.seen(self.topic_partition, fresh, part._round)
 
 
-@cython.ccall
-def check_callback(callback: object) -> cython.void:
-    """Raise TypeError unless *callback* can be called with one argument and is no ``async def`` function.
-
-    Most programs pass one function again and again, or one of its closures: its code is remembered, and of other
-    objects the class.
-    """
-    global _taken_function, _taken_method, _taken_kind
-    kind: object = type(callback)
-    if kind is FunctionType:
-        code = callback.__code__
-        if code is not _taken_function:
-            check_on_delivery(callback)
-            _taken_function = code
-    elif kind is MethodType:
-        code = getattr(callback.__func__, "__code__", None)
-        if code is None or code is not _taken_method:
-            check_on_delivery(callback)
-            _taken_method = code
-    elif kind is not BuiltinMethodType and kind is not _taken_kind:
-        check_on_delivery(callback)
-        if "__call__" in kind.__dict__ and not issubclass(kind, (type, partial)):
-            _taken_kind = kind
-
-
-@cython.freelist(512)
-@cython.cclass
-class UserCallback:
-    """What a result calls for *callback* of a user, who gets *deliveries*: a `Delivery` or `Deliveries`.
-
-    *see* reports failures of `Deliveries` as seen. Equal when both are: `BatchResult.forget` finds it.
-    """
-
-    def __call__(self):
-        """Report the failure as seen, then dispatch: a flush() that ends meanwhile must not report it."""
-        callback, deliveries = self._callback, self._deliveries
-        if self._see is None:
-            one: Delivery = deliveries
-            one._batch.see(one._index)
-        else:
-            self._see()
-        self._observer.dispatch(lambda: callback(deliveries))
-
-    def __eq__(self, other):
-        if not isinstance(other, UserCallback):
-            return NotImplemented
-        one: UserCallback = other
-        return self._callback == one._callback and self._deliveries == one._deliveries
-
-    __hash__ = None
-
-    @cython.cfunc
-    def remove_from(self, result: BatchResult) -> object:
-        """Undo `when_done` as often as it was added to *result*; returns how often."""
-        removed: cython.int = 0
-        while result.forget(self):
-            removed += 1
-        return removed
-
-
-class WaiterCallback:
-    """What a result calls for `asyncio.wait`, which only counts: the user has seen no failure yet.
-
-    One object for each pair of *callback* and *deliveries*: identity finds one of thousands in a batch fast.
-    """
-
-    __slots__ = ("_observer", "_pair", "_wake")
-
-    def __init__(self, deliveries, callback, observer, wake):
-        self._pair = callback, deliveries
-        self._observer = observer
-        self._wake = wake
-
-    def __call__(self):
-        self._observer.waiters.pop(self._pair, None)
-        self._wake(*self._pair)
-
-    def remove_from(self, result):
-        """As `UserCallback.remove_from`."""
-        self._observer.waiters.pop(self._pair, None)
-        removed: cython.int = 0
-        while result.forget(self):
-            removed += 1
-        return removed
-
-
-def waiter_of(deliveries, callback, observer):
-    """What a result calls for a *callback* of asyncio's own; None for a user's."""
-    wake = observer.waker(callback)
-    if wake is None:
-        return None
-    return observer.waiters.setdefault((callback, deliveries), WaiterCallback(deliveries, callback, observer, wake))
-
-
-@cython.cfunc
-def user_callback(deliveries: object, callback: object, observer: object, see: object) -> UserCallback:
-    """The only way to make one. *callback* was checked."""
-    made: UserCallback = UserCallback.__new__(UserCallback)
-    made._deliveries = deliveries
-    made._callback = callback
-    made._observer = observer
-    made._see = see
-    return made
-
-
 @cython.freelist(512)  # a program that ignores them creates and drops one per record
 @cython.no_gc
 @cython.cclass
 class Delivery:
     """The result of one record: wait with ``result()``, ``await`` it, or add a callback. 32 bytes; pins no buffer."""
-
-    # not __getattr__, with which each access of the attributes that there are takes more than twice as long
-    get = Foreign("delivery", "get")
-    value = Foreign("delivery", "value")
-    add_callback = Foreign("delivery", "add_callback")
-    add_errback = Foreign("delivery", "add_errback")
-    add_both = Foreign("delivery", "add_both")
-    is_done = Foreign("delivery", "is_done")
-    succeeded = Foreign("delivery", "succeeded")
-    failed = Foreign("delivery", "failed")
-    retriable = Foreign("delivery", "retriable")
 
     @property
     def topic(self) -> str:
@@ -463,14 +346,11 @@ class Delivery:
         Raises:
             TypeError: it cannot be called, or is an ``async def`` function.
         """
-        check_callback(callback)
-        waiter = waiter_of(self, callback, self._batch.observer)
-        self._batch.when_done(callback_of(self, callback) if waiter is None else waiter)
+        add_callback(self, callback, self._batch, self._index, None)
 
     def remove_done_callback(self, callback) -> int:
         """Remove every ``add_done_callback(callback)`` that was not called yet; returns how many."""
-        waiter = waiter_of(self, callback, self._batch.observer)
-        return callback_of(self, callback).remove_from(self._batch) if waiter is None else waiter.remove_from(self._batch)
+        return remove_callback(self, callback, self._batch)
 
     def __eq__(self, other):
         """Whether both are of the same record: each access to `Deliveries` creates another object."""
@@ -495,6 +375,11 @@ class Delivery:
         return f"<Delivery {self._batch.topic}-{self._batch.partition} {state}>"
 
 
+# not __getattr__, with which each access of the attributes that there are takes more than twice as long
+for _name, _foreign in foreign_attributes("delivery").items():
+    set_type_attribute(cython.cast(cython.pointer(PyTypeObject), Delivery), _name, _foreign)
+
+
 def _first(part):
     return part.first
 
@@ -511,7 +396,7 @@ def _metadata(delivery: Delivery) -> object:
 @cython.cfunc
 def callback_of(delivery: Delivery, callback: object) -> UserCallback:
     """What calls *callback*, which was checked, with *delivery*."""
-    return user_callback(delivery, callback, delivery._batch.observer, None)
+    return user_callback(delivery, callback, delivery._batch, delivery._index, None)
 
 
 @cython.cfunc

@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from pyclient.buffers.delivery import Delivery, check_callback
+from pyclient.buffers.delivery import Delivery
+from pyclient.buffers.delivery_callbacks import checked_callback
 from pyclient.buffers.pool import Waiter
 from pyclient.buffers.queues import TopicQueues
 from pyclient.client.interceptors import Interceptors
@@ -55,7 +56,7 @@ class RecordSend:
         *budget* is that of a call which has waited already; otherwise its time begins with the first wait.
         """
         if on_delivery is not None:
-            check_callback(on_delivery)
+            checked_callback(on_delivery)
         headers = header_pairs(headers) if headers else ()
         number = None if partition is None else check_partition(partition)
         queues = self._accumulator.topic(topic)
