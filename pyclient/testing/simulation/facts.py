@@ -168,6 +168,8 @@ class Facts:
     """Stored once, then cut off by an unclean election: no client can prevent that."""
     log_start: dict[Key, int] = attrs.field(factory=lambda: defaultdict(int))
     """Where the leader's log begins now."""
+    starts: dict[Key, set[int]] = attrs.field(factory=lambda: defaultdict(set))
+    """Every log start of any leader: what was fetched between two of them may come later."""
     latest_start: dict[Key, int] = attrs.field(factory=lambda: defaultdict(int))
     """The highest log start of any leader: retention may have moved a reader there."""
     readings: dict[tuple[str, Key], Reading] = attrs.field(factory=lambda: defaultdict(Reading))
@@ -234,6 +236,11 @@ class Facts:
         """The leader's log begins there from now on."""
         self.log_start[tp] = start
         self.latest_start[tp] = max(self.latest_start[tp], start)
+        self.starts[tp].add(start)
+
+    def led_by_retention(self, tp: Key, due: int, offset: int) -> bool:
+        """Whether a reader that was due before a log's begin may be at *offset*: a leader's log, of now or of before."""
+        return any(due < start <= offset for start in self.starts[tp])
 
     def lead(self, tp: Key, log: Log, *, start: int, clean: bool) -> None:
         """A new leader's log counts from now on, which begins at *start*: what it does not hold is gone."""

@@ -107,8 +107,8 @@ def no_record_of_a_group_is_skipped(judge: Judge, member: Member, record: Record
     key: Key = (record.topic, record.partition)
     if facts.tainted(key):
         return
-    due, start = member.next.get(tp), facts.latest_start[key]
-    if due is not None and record.offset != due and not due < start <= record.offset:
+    due = member.next.get(tp)
+    if due is not None and record.offset != due and not facts.led_by_retention(key, due, record.offset):
         raise breach(no_record_of_a_group_is_skipped, f"{member.name} got offset {record.offset} of {tp} where {due} was next")
     if due is None and record.offset > facts.reached(key):
         raise breach(no_record_of_a_group_is_skipped, f"{member.name} begins at {record.offset} of {tp}, of which only what is before {facts.reached(key)} was processed")
@@ -121,7 +121,7 @@ def the_position_of_a_member_is_behind_what_was_returned(judge: Judge, member: M
     """After a poll, and within an iteration, `position()` is behind the last record; further on where retention has
     overtaken it."""
     facts, key, due = _facts(judge), (tp.topic, tp.partition), member.next[tp]
-    if not facts.tainted(key) and position != due and not due < facts.latest_start[key] <= position:
+    if not facts.tainted(key) and position != due and not facts.led_by_retention(key, due, position):
         raise breach(the_position_of_a_member_is_behind_what_was_returned, f"position() of {member.name} is {position} of {tp}, where {due} comes next")
 
 

@@ -277,12 +277,8 @@ def the_position_is_behind_what_was_returned(judge: Judge, reader: str, tp: Key,
     divergence; where retention has overtaken it, further on."""
     reading = judge.facts.readings[reader, tp]
     places = [at for _, _, at in judge.facts.logs(reading, tp)]
-    if None not in places and not any(_leads_to(position, at or 0, judge.facts.latest_start[tp]) for at in places):
+    if None not in places and not any(position == at or judge.facts.led_by_retention(tp, at or 0, position) for at in places):
         raise breach(the_position_is_behind_what_was_returned, f"position() of {reader} is {position} of {tp}; {places} comes next")
-
-
-def _leads_to(position: int, at: int, begin: int) -> bool:
-    return position == at or at < begin <= position
 
 
 @holds("position", "C01")

@@ -24,8 +24,8 @@ ON_ITS_WAY_S: Final = 0.05
 """How long a token may be expired on arrival: it was valid when it was sent."""
 TOO_SHORT_S: Final = 1.3
 """Sessions so short end before they may be renewed."""
-LOGINS_PER_SECOND: Final = 12
-"""Of one client: some connections to each broker, and retries after a backoff."""
+LOGINS_PER_SECOND: Final = 24
+"""Of one client: up to twelve connections whose sessions end together, as many again that were refused or cut."""
 TOKENS_PER_SECOND: Final = 12
 """Of one client: up to six addresses, some uses each, with backoffs from 50 ms on."""
 

@@ -288,9 +288,13 @@ class ConsumingService:
     async def run(self, done: asyncio.Event) -> None:
         """Read until the producers are done and everything was read; restless ones restart meanwhile."""
         while not self._leaving:
-            async with self._consumer:
-                await self._begin()
-                await self._live(done)
+            try:
+                async with self._consumer:
+                    await self._begin()
+                    await self._live(done)
+            except KafkaTimeoutError:  # the last commit, while faults last
+                if self._leaving:
+                    raise
             self._world.journal.note(self.name, "closed")
             if not self._leaving:
                 await asyncio.sleep(min(self._random.choice(AWAY_S), max(0.0, self._facts.calm_from - self._world.loop.time())))

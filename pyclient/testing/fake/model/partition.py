@@ -260,8 +260,8 @@ class Partition:
         self._kafka.changed.notify()
 
     def advance(self) -> None:
-        """Raise the high watermark if the remaining in-sync replicas allow it."""
-        self._replication.advance()
+        """Raise the high watermark if the remaining in-sync replicas allow it; followers learn it."""
+        self._replication.spread()
 
     def broker_down(self, broker: int, *, lose_tail: bool = False) -> None:
         """A broker was killed; with *lose_tail* it loses what it has above its high watermark."""
@@ -315,7 +315,7 @@ class Partition:
         """A follower was behind for too long."""
         if broker in self.isr:
             self.set_isr([each for each in self.isr if each != broker])
-            self._replication.advance()
+            self.advance()
 
     def truncated(self, broker: int, log: Log, lost_to: int) -> None:
         """A replica lost the records from its end to this offset."""

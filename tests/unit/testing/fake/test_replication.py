@@ -106,6 +106,15 @@ def test_a_stuck_follower_leaves_the_isr() -> None:
         assert sorted(driver.partition.isr) == [1, 2, 3]
 
 
+def test_followers_learn_what_a_smaller_isr_commits() -> None:
+    with ClusterDriver(failure_detection_ms=5000) as driver:
+        driver.kill(2)
+        driver.produce(acks=1)
+        assert (driver.ends()[3], driver.marks()[3]) == (1, 0)
+        driver.advance(6)
+        assert (driver.partition.isr, driver.marks()[1], driver.marks()[3]) == ([1, 3], 1, 1)
+
+
 def test_a_dead_leader_takes_no_follower_out_of_the_isr() -> None:
     with lagging(failure_detection_ms=5000, replica_lag_time_max_ms=1000) as driver:
         driver.do(lambda: driver.partition.set_lag(math.inf))

@@ -61,6 +61,14 @@ def test_to_where_retention_once_moved_readers_is_remembered() -> None:
     assert (facts.log_start[WHERE], facts.latest_start[WHERE]) == (0, 5)
 
 
+def test_retention_may_lead_a_reader_to_each_start_a_log_had() -> None:
+    facts = ten_of_which_retention_took_five()
+    facts.begin(WHERE, 8)
+    facts.lead(WHERE, entries("abcdefgh", 0), start=0, clean=False)
+    assert [offset for offset in range(9) if facts.led_by_retention(WHERE, 3, offset)] == [5, 6, 7, 8]
+    assert not facts.led_by_retention(WHERE, 8, 9)
+
+
 def test_a_clean_leader_loses_nothing_and_moves_no_beginning() -> None:
     facts = ten_of_which_retention_took_five()
     facts.lead(WHERE, entries("fghca", 0, begin=5), start=5, clean=True)
