@@ -34,7 +34,6 @@ from pyclient.errors import (
     InvalidGroupIdError, InvalidRegularExpressionError, InvalidRequestError, KafkaError, StaleMemberEpochError,
     TopicAuthorizationError, UnknownMemberIdError, UnreleasedInstanceIdError, UnsupportedAssignorError, UnsupportedVersionError,
 )
-from pyclient.redaction import in_one_line
 
 if TYPE_CHECKING:
     from random import Random
@@ -339,7 +338,7 @@ class ConsumerMember(Membership):
 
     def _lose(self, cause: BaseException) -> None:
         """N07: the group went on without this member. It joins again at once, and its partitions are lost."""
-        _log.warning("group %r: member %s lost its partitions and joins again: %s", self._options.group_id, in_one_line(self.identity.member_id), cause)
+        _log.warning("group %r: member %s lost its partitions and joins again: %s", self._options.group_id, self.identity.member_id, cause)
         self._advance(Event.LOST)
         self._start_over()
 
