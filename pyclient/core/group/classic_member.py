@@ -301,8 +301,8 @@ class ClassicMember(Membership):
             self._take_over(assigned)
 
     def _take_over(self, assigned: tuple[TopicPartition, ...]) -> None:
-        """G06, G09. A topic that was in the JoinGroup is no mistake of the leader: the member unsubscribed since, and
-        joins again in any case.
+        """G06, G09. A topic that was in the JoinGroup is no mistake of the leader: the member has
+        unsubscribed since, and joins again in any case.
         """
         checked = accepted_of(assigned, self._offered | self.topics, self._metadata.cluster)
         accepted = dict.fromkeys(tp for tp in checked.accepted if tp.topic in self.topics)
