@@ -116,13 +116,13 @@ class Fetcher:
         """End `hold`: read these from their positions on."""
         released = [tp for tp in partitions if tp in self.positions]
         self._placement.release(released)
+        self._lookups.locate(released, now)
         for tp in released:
-            self._lookups.locate(tp, now)
             self._placement.place(tp)
 
     def locate(self, tp: TopicPartition, now: float) -> None:
         """Look up the position, unless a look-up runs already."""
-        self._lookups.locate(tp, now)
+        self._lookups.locate([tp], now)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Continue at *offset*; data fetched before is dropped."""

@@ -14,7 +14,7 @@ from pyclient.records import TopicPartition
 
 MOST_ASSIGNED: Final = 200_000
 """Partitions of one member: as many as the largest clusters have."""
-MOST_UNKNOWN: Final = 10_000
+MOST_UNKNOWN: Final = 2_000
 """Partitions that metadata does not show, perhaps not yet. Each costs a look-up and memory until it does."""
 MOST_SHOWN: Final = 3
 

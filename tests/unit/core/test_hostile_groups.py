@@ -14,6 +14,7 @@ from pyclient.core.group.changes import ChangeKind
 from pyclient.core.group.classic_member import State
 from pyclient.records import TopicPartition
 from tests.unit.core.consumer_groups import INTERVAL, ConsumerHarness
+from tests.unit.core.fetching import A0, A1, Fetching
 from tests.unit.core.groups import MEMBER, REBALANCING, ClassicHarness, MemberHarness, OneByOne, subscription_of, tps
 from tests.unit.core.world import Sent
 
@@ -282,3 +283,11 @@ def test_a_leader_that_waits_for_topics_looks_for_them_once_in_each_view(monkeyp
     for _ in range(50):
         member.sends_nothing()
     assert looks <= 2
+
+
+def test_positions_of_new_partitions_are_looked_up_with_one_request() -> None:
+    """One for each would be two thousand for an assignment at the limit."""
+    fetching = Fetching(group=True)
+    fetching.fetcher.add([A0, A1], 0.0, held=True)
+    fetching.fetcher.release([A0, A1], 0.0)
+    assert [list(partitions) for partitions, _ in fetching.committed_lookups] == [[A0, A1]]
