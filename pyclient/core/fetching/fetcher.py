@@ -177,8 +177,7 @@ class Fetcher:
                     yield self._request(node, session_request, room, now)
 
     def next_deadline(self) -> float | None:
-        """When the next rest after an error or pause of a node ends, or a near replica that cannot be reached is given up.
-        """
+        """When the next rest or pause ends, or the next near replica that cannot be reached is given up."""
         if self.session_close.begun:
             return None
         return earliest(self._placement.next_deadline(), self._preferred.next_deadline(), self._empty.next_deadline())

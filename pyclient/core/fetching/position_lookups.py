@@ -45,7 +45,7 @@ class PositionLookups:
     # ---- begin and end ----------------------------------------------------------------------------------------------
 
     def locate(self, partitions: Iterable[TopicPartition], now: float) -> None:
-        """Look up the positions together, except those that are known, or whose look-up runs or waits to be repeated."""
+        """Look up the positions together, except those that are known or whose look-up runs or waits."""
         positions = [self._positions.by_partition[tp] for tp in partitions if tp not in self._cancels and not self._placement.rests(tp)]
         self.begin([position for position in positions if position.phase is Phase.INITIALIZING], now)
 
