@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote, quote_plus
@@ -50,6 +51,22 @@ def encoded_forms(secret: bytes) -> set[str]:
     for encoded in (base64.b64encode(secret), base64.urlsafe_b64encode(secret)):
         forms |= {encoded.decode(), encoded.decode().rstrip("=")}
     return forms if secret else set()
+
+
+def is_private_url(value: object) -> bool:
+    """Whether *value* is a URL with a user or a query: both may contain secrets."""
+    return isinstance(value, str) and "://" in value and ("?" in value or "@" in value)
+
+
+def without_query(url: str) -> str:
+    """*url* without its query and fragment."""
+    return re.split("[?#]", url, maxsplit=1)[0]
+
+
+def public_url(url: str) -> str:
+    """*url* with `HIDDEN` in place of user and query."""
+    hidden = re.sub("//[^/]*@", f"//{HIDDEN}@", without_query(url))
+    return f"{hidden}?{HIDDEN}" if "?" in url else hidden
 
 
 def in_one_line(text: str, length: int = LONGEST_SHOWN) -> str:

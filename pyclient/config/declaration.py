@@ -17,7 +17,7 @@ from pyclient.config.kinds import Kind, holds_pem
 from pyclient.errors import ConfigurationError, UnknownOptionError, UnsupportedFeatureError
 from pyclient.foreign_calls import habit
 from pyclient.foreign_options import settle
-from pyclient.redaction import HIDDEN, Secret, SecretBytes
+from pyclient.redaction import HIDDEN, Secret, SecretBytes, is_private_url, public_url
 
 _KEY: Final = "pyclient"
 _UNKNOWN: Final = frozenset({"*"})
@@ -57,11 +57,13 @@ class Option:
             converted = self.kind.convert(value)
         except ValueError as error:
             raise ConfigurationError(self._complaint(value, error), option=self.name) from None
-        return Secret(converted) if self.secret and isinstance(converted, str) else converted
+        return Secret(converted) if isinstance(converted, str) and (self.secret or is_private_url(converted)) else converted
 
     def show(self, value: object) -> str:
         """The value as it may be printed."""
-        return HIDDEN if (self.secret and value is not None) or holds_pem(value) else repr(value)
+        if (self.secret and value is not None) or holds_pem(value):
+            return HIDDEN
+        return repr(public_url(str(value)) if is_private_url(value) else value)
 
     def _complaint(self, value: object, error: ValueError) -> str:
         what = f"{self.name} ({self.dotted})" if self.dotted != self.name else self.name
@@ -212,7 +214,7 @@ def with_hidden_secrets(settings: Any) -> Any:
     """
     if not isinstance(settings, Mapping):
         return settings
-    return {key: _as_secret(value) if _is_secret(key) else value for key, value in settings.items()}
+    return {key: _as_secret(value) if is_private_url(value) or _is_secret(key) else value for key, value in settings.items()}
 
 
 def _is_secret(key: object) -> bool:

@@ -107,7 +107,10 @@ def _send(sock: socket.socket, pieces: deque[Buffer]) -> bool:
 
 
 def _take_chunk(pieces: deque[Buffer]) -> Buffer:
-    """Remove the next chunk from *pieces*; small ones are joined, because each write becomes at least a TLS record."""
+    """Remove the next chunk from *pieces*; small ones are joined, because each write becomes at least a TLS record.
+
+    A view, even of joined pieces: it may be a login, and dumps of asyncio's local variables show bytes but no view's.
+    """
     room, taken = TLS_CHUNK, []
     while pieces and room:
         piece = memoryview(pieces.popleft())
@@ -116,14 +119,14 @@ def _take_chunk(pieces: deque[Buffer]) -> Buffer:
             piece = piece[:room]
         taken.append(piece)
         room -= len(piece)
-    return taken[0] if len(taken) == 1 else b"".join(taken)
+    return taken[0] if len(taken) == 1 else memoryview(b"".join(taken))
 
 
-def _take_first(pieces: deque[Buffer]) -> bytes:
-    """Remove the first bytes from *pieces*."""
+def _take_first(pieces: deque[Buffer]) -> Buffer:
+    """Remove the first bytes from *pieces*; a view, as of `_take_chunk`."""
     first = memoryview(pieces[0])
     if len(first) > WAKE_BYTES:
         pieces[0] = first[WAKE_BYTES:]
     else:
         pieces.popleft()
-    return bytes(first[:WAKE_BYTES])
+    return memoryview(bytes(first[:WAKE_BYTES]))

@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 from pyclient.config.files import stamp
 from pyclient.errors import ConfigurationError
 from pyclient.plugins import Surroundings
+from pyclient.redaction import Secret, SecretBytes
 
 _log = logging.getLogger(__name__)
 PREFIX: Final = "sasl_oauthbearer_assertion_"
@@ -63,7 +64,7 @@ class Assertions:
         template = Template({}, {}) if self._template is None else self._template.current()
         now = self._surroundings.wall() // 1000
         signed = f"{_encoded({**template.header, **self._header()})}.{_encoded({**template.payload, **self._claims(), **self._dynamic(now)})}"
-        return f"{signed}.{_base64url(self._sign.current()(signed.encode('ascii')))}"
+        return Secret(f"{signed}.{_base64url(self._sign.current()(signed.encode('ascii')))}")
 
     def _header(self) -> dict[str, str]:
         return {"alg": getattr(self._config, ALGORITHM), "typ": "JWT"}
@@ -140,7 +141,7 @@ class _WatchedFile(Generic[Made]):
     def _read(self) -> Made:
         try:
             with Path(self._error_about.path).open("rb") as file:
-                content = file.read(MOST_BYTES + 1)
+                content = SecretBytes(file.read(MOST_BYTES + 1))  # a key, or claims
         except OSError as error:
             raise self._error_about(f"the file cannot be read: {error.strerror or error}") from error
         if len(content) > MOST_BYTES:
@@ -194,7 +195,7 @@ def _private_key(content: bytes, passphrase: str | None, error_about: FileError)
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
 
-    password = None if passphrase is None else passphrase.encode("utf-8", "surrogatepass")
+    password = None if passphrase is None else SecretBytes(passphrase.encode("utf-8", "surrogatepass"))
     try:
         if b"-----BEGIN" in content:
             return load_pem_private_key(content, password)

@@ -16,14 +16,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
-from urllib.parse import SplitResult, quote_plus, unquote, urlsplit
+from urllib.parse import quote_plus, unquote, urlsplit
 
 import tenacity
 
 from pyclient.config.addresses import is_loopback
 from pyclient.errors import AuthenticationError, ConfigurationError, KafkaError, SaslAuthenticationError, TokenUnavailableError
 from pyclient.plugins import OAuthToken, Surroundings
-from pyclient.redaction import Secret, SecretBytes, in_one_line, without
+from pyclient.redaction import Secret, SecretBytes, in_one_line, without, without_query
 from pyclient.sasl.assertions import ASSERTION_FILE, KEY, PREFIX, Assertions, unused
 from pyclient.sasl.tokens import BEARER, LONGEST, TokenSource
 
@@ -50,26 +50,43 @@ def token_source(config: Any, surroundings: Surroundings, *, sleep: Callable[[fl
     url = _split(config.sasl_oauthbearer_token_endpoint_url)
     if url.scheme == "file":
         return _FileSource(Path(unquote(url.path)), URL)
-    if url.scheme not in ("http", "https") or not url.hostname:
+    if url.scheme not in ("http", "https") or not url.host:
         raise ConfigurationError(f"{URL} begins with {url.scheme or 'no scheme'}: expected an https or file URL", option=URL)
-    if url.username or url.password:
+    if url.has_user:
         raise ConfigurationError(f"{URL} contains a user or a password: set {ID} and {SECRET} instead", option=URL)
-    if url.scheme == "http" and not is_loopback(url.hostname):
+    if url.scheme == "http" and not is_loopback(url.host):
         _log.warning("%s is not https: the client secret and the tokens are sent unencrypted", URL)
     _httpx()
     return _Endpoint(config, _grant(config, surroundings), surroundings, sleep, clock)
 
 
-def _split(url: str) -> SplitResult:
-    """The parts of the URL, checked including those that are parsed on access."""
-    try:
-        parts = urlsplit(url)
-        _ = (parts.hostname or "").encode("idna"), parts.port
-    except ValueError as error:  # a UnicodeError is one
-        raise _invalid_url(error) from None
+class _UrlParts(NamedTuple):
+    """What is checked of a URL; no part may contain a secret."""
+
+    scheme: str
+    host: str
+    path: str
+    has_user: bool
+
+
+def _split(url: str) -> _UrlParts:
+    parts = _parts_or_error(url)
+    if isinstance(parts, ValueError):  # raised here: as its context, it would keep the URL in its frames
+        raise _invalid_url(parts)
     if parts.scheme != "file" and (not url.isprintable() or " " in url):
         raise _invalid_url("it contains a space or a control character")
     return parts
+
+
+def _parts_or_error(url: str) -> _UrlParts | ValueError:
+    """The parts of the URL, checked including those that are parsed on access."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        _ = host.encode("idna"), parts.port
+        return _UrlParts(parts.scheme, host, parts.path, bool(parts.username or parts.password))
+    except ValueError as error:  # a UnicodeError is one
+        return error.with_traceback(None)
 
 
 def _invalid_url(why: object) -> ConfigurationError:
@@ -92,17 +109,13 @@ def _context() -> ssl.SSLContext:
     return context
 
 
-def _without_query(url: str) -> str:
-    return urlsplit(url)._replace(query="", fragment="").geturl()
-
-
 @functools.cache
 def _url_without_query() -> Any:
     """A class of URLs that are shown without their query, which may contain secrets: httpx logs each request's URL."""
 
     class ShownWithoutQuery(_httpx().URL):  # type: ignore[misc] # httpx is optional
         def __str__(self) -> str:
-            return _without_query(super().__str__())
+            return without_query(super().__str__())
 
         def __repr__(self) -> str:
             return f"URL({str(self)!r})"
@@ -218,7 +231,7 @@ class _Endpoint:
     @property
     def shown_url(self) -> str:
         """The URL without its query, which may contain secrets."""
-        return _without_query(self._url)
+        return without_query(self._url)
 
     def __call__(self) -> OAuthToken:
         """A token.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         NotControllableError,
     )
     from pyclient.testing.fake.cluster import FakeCluster
-    from pyclient.testing.fake.control import Answer, Cut, Delay, Drop, Fail, Silence, Throttle
+    from pyclient.testing.fake.control import Answer, Bytes, Change, Cut, Delay, Drop, Fail, Silence, Throttle
     from pyclient.testing.fake.view import GroupView, MemberView
     from pyclient.testing.proxy import FaultProxy
     from pyclient.testing.security import Security
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "Answer": "fake.control",
     "BrokerStartError": "common.errors",
+    "Bytes": "fake.control",
+    "Change": "fake.control",
     "ClientCertificate": "credentials",
     "Certificate": "common.certificates",
     "CertificateAuthority": "common.certificates",
@@ -64,8 +66,10 @@ _HOMES: Final = {
 __all__ = [
     "Answer",
     "BrokerStartError",
+    "Bytes",
     "Certificate",
     "CertificateAuthority",
+    "Change",
     "ClientCertificate",
     "ContainersUnavailableError",
     "Credentials",

@@ -1,4 +1,6 @@
-"""``python -m pyclient.testing broker [--fake]`` runs Kafka until Ctrl-C; ``… prepare`` downloads it."""
+"""``python -m pyclient.testing broker [--fake]`` runs Kafka until Ctrl-C; ``… prepare`` downloads it; ``… hostile``
+attacks clients.
+"""
 from __future__ import annotations
 
 import argparse
@@ -58,6 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     broker.add_argument("--ca", metavar="FILE", help="with --secure: also write the authority's certificate to this file")
     broker.add_argument("--secure", action="store_true", help="listeners with TLS and SASL too, and users; their addresses and options are printed")
     broker.set_defaults(command=_serve)
+    hostile = commands.add_parser("hostile", help="attack clients with what a hostile broker or group member may answer; prints the table")
+    hostile.add_argument("attack", nargs="*", metavar="WORD", help="only the attacks whose names have one of these words")
+    hostile.set_defaults(command=_attack)
     prepare = commands.add_parser("prepare", help="download Kafka and make the start-up archive, so that tests start fast")
     prepare.set_defaults(command=_prepare)
     broker.add_argument("--version", choices=(*ROOTS, *PROFILES), default=DEFAULT_VERSION, metavar="VERSION",
@@ -87,6 +92,30 @@ def _serve_fake(options: argparse.Namespace, config: dict[str, str]) -> None:
         _announce("a fake cluster", cluster.bootstrap_servers)
         while True:
             time.sleep(CHECK_EVERY_S)
+
+
+def _attack(options: argparse.Namespace) -> None:
+    """Run the table.
+
+    Raises:
+        ValueError: a client broke a bound.
+    """
+    from pyclient.testing.hostile.attacks import ATTACKS
+    from pyclient.testing.hostile.run import run
+
+    for name in ("pyclient", "asyncio"):
+        logging.getLogger(name).propagate = options.verbose
+    broken = 0
+    print(f"{'attack':50} {'requests':>8} {'s':>5} {'MiB':>4} {'lines':>5}")
+    for attack in ATTACKS:
+        if options.attack and not any(word in attack.name for word in options.attack):
+            continue
+        cost = run(attack)
+        most = max(cost.requests.values(), default=0)
+        print(f"{attack.name:50} {most:8} {cost.seconds:5.1f} {cost.memory_mib:4.0f} {len(cost.lines):5}", *cost.beyond(attack), sep="\n  ", flush=True)
+        broken += bool(cost.beyond(attack))
+    if broken:
+        raise ValueError(f"{broken} attacks cost a client more than their bounds")
 
 
 def _announce(what: str, bootstrap_servers: str) -> None:

@@ -24,7 +24,7 @@ CORE: Final = "pyclient.consumer.core:ConsumerCore"
 
 # --- classic members -------------------------------------------------------------------------------------------------
 
-bug("classic", "a member joins again without a pause after a failure", "busy loops", "pyclient.core.group.classic_member:JoinBackoff.over")(returns(True))
+bug("classic", "a member joins again without a pause after a failure", "busy loops", "pyclient.core.group.rejoin:JoinBackoff.over")(returns(True))
 bug("classic", "a member ignores a heartbeat response that announces a rebalance", "G01", f"{CLASSIC}._on_rebalance")(nothing)
 bug("classic", "a member sends no heartbeats", "G01", f"{CLASSIC}._sends_heartbeats")(returns(False))
 bug("classic", "a member that does not poll stays in the group", "G04", f"{MEMBER}._poll_overdue")(returns(False))

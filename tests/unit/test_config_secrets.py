@@ -114,6 +114,32 @@ def test_no_local_variable_of_a_failed_constructor_shows_a_secret(kind: type[Any
             assert_no_local_shows(caught.value, MARKER, "repr raised")
 
 
+URL = "sasl_oauthbearer_token_endpoint_url"
+
+
+@pytest.mark.parametrize(("given", "shown"), [
+    (f"https://a/token?key={MARKER}", "https://a/token?[hidden]"), (f"https://a:{MARKER}@a/token", "https://[hidden]@a/token"),
+    (f"https://a@{MARKER}:{MARKER}@a?{MARKER}@{MARKER}", "https://[hidden]@a?[hidden]"), ("https://a/token", "https://a/token"),
+], ids=["query", "password", "both", "neither"])
+@pytest.mark.parametrize("config", CONFIGS)
+def test_a_URL_is_shown_without_user_and_query(config: type[Config], given: str, shown: str) -> None:
+    made = config.parse({URL: given})
+    assert getattr(made, URL) == given
+    assert f"'{shown}'" in repr(made)
+    assert f"'{shown}'" in made.describe()
+    assert shown_in(repr(attrs.asdict(made, recurse=False))) is None
+
+
+@pytest.mark.parametrize("given", [
+    f"ftp://a?key={MARKER}", f"https://a:{MARKER}@a", f"https://a b?{MARKER}", f"https://[?{MARKER}", f"https://{MARKER}@a:b?{MARKER}", f"https:///a?{MARKER}"], ids=range(6))
+def test_no_local_variable_shows_a_URL_that_is_refused(given: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Producer(security_protocol="SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token_endpoint_url=given,
+                 bootstrap_servers="127.0.0.1:1", sasl_oauthbearer_client_credentials_client_id="a", sasl_oauthbearer_client_credentials_client_secret=MARKER)
+    assert_no_local_shows(caught.value, MARKER)
+    assert shown_in(shown_of(caught.value)) is None
+
+
 def test_a_half_made_config_has_a_repr() -> None:
     with pytest.raises(ConfigurationError) as caught:
         ProducerConfig(linger_ms=-1)

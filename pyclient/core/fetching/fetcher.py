@@ -15,6 +15,7 @@ from pyclient.buffers.fetch_buffer import FetchBuffer
 from pyclient.codec.apis import Api
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.fetching.assigned_positions import AssignedPositions
+from pyclient.core.fetching.empty_responses import EmptyResponses
 from pyclient.core.fetching.fetch_wait import FetchWait
 from pyclient.core.fetching.limits import FetchLimits
 from pyclient.core.fetching.lookups import OffsetLookups
@@ -46,6 +47,7 @@ class Fetcher:
         self._sources = Sources()
         self._preferred = PreferredReplicas(limits.rack, limits.replica_lease)
         self._fetch_wait = FetchWait()
+        self._empty = EmptyResponses(backoff)
         self._reserved = 0  # bytes of the buffer that responses under way may need
         self._assigned = AssignedPositions(buffer)
         self._placement = Placement(self._assigned, buffer, metadata, self._sources, self._preferred, backoff=backoff)
@@ -109,8 +111,8 @@ class Fetcher:
         """End `hold`: read these from their positions on."""
         released = [tp for tp in partitions if tp in self.positions]
         self._placement.release(released)
+        self._lookups.locate(released, now)
         for tp in released:
-            self._lookups.locate(tp, now)
             self._placement.place(tp)
 
     def why_unknown(self, tp: TopicPartition) -> KafkaError | None:
@@ -119,7 +121,7 @@ class Fetcher:
 
     def locate(self, tp: TopicPartition, now: float) -> None:
         """Look up the position, unless a look-up runs already."""
-        self._lookups.locate(tp, now)
+        self._lookups.locate([tp], now)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Continue at *offset*; data fetched before is dropped."""
@@ -160,23 +162,24 @@ class Fetcher:
         if rested:
             self._lookups.repeat(rested, now)
         self._placement.follow_metadata()
+        self._empty.end_pauses(now)
         drained = self._buffer.take_drained()
         if drained:
             self._fetch_wait.drained(now)
         for tp in (*drained, *self._preferred.expire(now), *self._preferred.give_up(now)):
             self._placement.place(tp)
         for node in self._sources.idle():
-            room = self._room()
+            room = 0 if self._empty.pauses(node) else self._room()
             if room and self._is_reachable(node, now, ready):
                 session_request = self._sources.next_request(node, functools.partial(self._request_of, now))
                 if session_request is not None:
                     yield self._request(node, session_request, room, now)
 
     def next_deadline(self) -> float | None:
-        """When the next rest after an error ends, or the next near replica that cannot be reached is given up."""
+        """When the next rest or pause ends, or the next near replica that cannot be reached is given up."""
         if self.session_close.begun:
             return None
-        return earliest(self._placement.next_deadline(), self._preferred.next_deadline())
+        return earliest(self._placement.next_deadline(), self._preferred.next_deadline(), self._empty.next_deadline())
 
     @property
     def under_way(self) -> list[TopicPartition]:
@@ -222,10 +225,11 @@ class Fetcher:
         self._reserved += reserved
         wait = min(self._fetch_wait.max_wait(now), self._limits.max_wait) if self._buffer.ready() else self._limits.max_wait
 
-        def done(now: float, outcome: Outcome) -> None:
+        def done(then: float, outcome: Outcome) -> None:
             self._reserved -= reserved
             moving = self._sources.ended(node)
-            self._responses.on_outcome(now, node, self._sources.session(node), session_request, outcome)
+            self._responses.on_outcome(then, node, self._sources.session(node), session_request, outcome)
+            self._empty.answered(node, then, outcome, took=then - now, wait=wait)
             for tp in moving:
                 self._placement.place(tp)
 

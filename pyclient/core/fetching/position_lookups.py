@@ -44,12 +44,10 @@ class PositionLookups:
 
     # ---- begin and end ----------------------------------------------------------------------------------------------
 
-    def locate(self, tp: TopicPartition, now: float) -> None:
-        """Look up the position, unless it is known, or a look-up runs or waits to be repeated."""
-        position = self._positions.by_partition[tp]
-        if (position.phase is Phase.INITIALIZING and tp not in self._cancels
-                and not self._placement.rests(tp)):
-            self.begin([position], now)
+    def locate(self, partitions: Iterable[TopicPartition], now: float) -> None:
+        """Look up the positions together, except those that are known or whose look-up runs or waits."""
+        positions = [self._positions.by_partition[tp] for tp in partitions if tp not in self._cancels and not self._placement.rests(tp)]
+        self.begin([position for position in positions if position.phase is Phase.INITIALIZING], now)
 
     def repeat(self, partitions: Iterable[TopicPartition], now: float) -> None:
         """Look up again what has no position and no look-up under way."""

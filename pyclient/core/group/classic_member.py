@@ -15,6 +15,7 @@ from typing import Final
 
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.calls import Call, Calls, Finish
+from pyclient.core.group.assigned import accepted_of
 from pyclient.core.group.assignors import GroupAssignors
 from pyclient.core.group.changes import Change, ChangeKind
 from pyclient.core.group.classic_calls import Joined, MemberIdAssigned, join_call, leave_call, sync_call
@@ -22,6 +23,7 @@ from pyclient.core.group.classic_heartbeat import ClassicHeartbeat
 from pyclient.core.group.coordinator import GroupOptions, Identity
 from pyclient.core.group.leader import GroupLeader
 from pyclient.core.group.membership import Membership
+from pyclient.core.group.rejoin import JoinBackoff, RejoinPause
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Ready, Request, earliest
 from pyclient.core.metadata import Metadata
@@ -103,38 +105,6 @@ Others concern the offsets: after losing the right to one topic the member still
 """
 
 
-class JoinBackoff:
-    """The pause before a member joins again: longer with each failure in a row."""
-
-    def __init__(self, backoff: WaitPolicy) -> None:
-        self._backoff = backoff
-        self._failures = 0
-        self._begins = False  # the pause begins with the next call of `over`
-        self.ends_at: float | None = None
-
-    def failed(self, at_once: int = 0) -> None:
-        """Begin a pause, unless this is one of the first *at_once* failures in a row."""
-        self._failures += 1
-        self._begins = self._failures > at_once
-
-    def succeeded(self) -> None:
-        """The next pause is a short one again."""
-        self._failures = 0
-
-    def over(self, now: float) -> bool:
-        """Whether the member may join now."""
-        if self._begins:
-            self._begins, self.ends_at = False, now + self._backoff.after(self._failures)
-        if self.ends_at is not None and now < self.ends_at:
-            return False
-        self.ends_at = None
-        return True
-
-    def cancel(self) -> None:
-        """End the pause."""
-        self._begins, self.ends_at = False, None
-
-
 class ClassicMember(Membership):
     """The manager of one consumer's membership. *notify_user* is called when the user's thread has something to do."""
 
@@ -148,6 +118,8 @@ class ClassicMember(Membership):
         self.state = State.OUT
         self.identity = Identity()
         self._rejoin_reason = ""  # why it must join again once it is stable
+        self._offered: frozenset[str] = frozenset()  # the topics in the last JoinGroup
+        self._rejoin_pause = RejoinPause(options, backoff)
         self._reason = "joining for the first time"  # JoinGroup sends it to the coordinator
         self._request: Call | None = None  # JoinGroup or SyncGroup in flight
         self._join_backoff = JoinBackoff(backoff)
@@ -216,8 +188,8 @@ class ClassicMember(Membership):
             self._rejoin_when_stable("partitions were added or removed while their leader was away")
         if self._poll_overdue(now):
             self._expire()
-        elif self.state is State.STABLE and self._rejoin_reason:
-            self._rejoin(self._rejoin_reason)
+        elif self.state is State.STABLE and (reason := self._rejoin_reason or self._rejoin_pause.due(now)):
+            self._rejoin(reason)
         if self.state is State.JOINING and self._request is None and self._join_backoff.over(now):
             self._join()
         if self._sends_heartbeats:
@@ -229,7 +201,8 @@ class ClassicMember(Membership):
         if self.state in (State.OUT, State.FAILED):
             return None
         heartbeat = self._heartbeat.next_deadline() if self._sends_heartbeats else None
-        return earliest(heartbeat, self._join_backoff.ends_at, self._poll_deadline)
+        pause = self._rejoin_pause.ends_at if self.state is State.STABLE else None
+        return earliest(heartbeat, self._join_backoff.ends_at, pause, self._poll_deadline)
 
     # ---- joining ----------------------------------------------------------------------------------------------------
 
@@ -243,6 +216,7 @@ class ClassicMember(Membership):
         any more (G06).
         """
         self._rejoin_reason, self._reason = "", reason
+        self._rejoin_pause.end()
         self._advance(Event.REJOIN)
         kept = self.topics if self._assignors.cooperative else frozenset[str]()
         revoked = tuple(tp for tp in self.owned if tp.topic not in kept)
@@ -257,6 +231,7 @@ class ClassicMember(Membership):
             self._advance(Event.TAKEN_OVER)
 
     def _join(self) -> None:
+        self._offered = self.topics
         protocols = self._assignors.subscriptions(self.topics, tuple(self.owned), self.identity.generation)
         self._submit(join_call(self._options, self.identity, protocols, self._reason, self._on_joined))
 
@@ -326,13 +301,13 @@ class ClassicMember(Membership):
             self._take_over(assigned)
 
     def _take_over(self, assigned: tuple[TopicPartition, ...]) -> None:
-        """G06, G09."""
-        accepted = dict.fromkeys(tp for tp in assigned if tp.topic in self.topics)
-        if len(accepted) < len(set(assigned)):
-            self._rejoin_when_stable("the assignment holds topics that are not subscribed to")
+        """G06, G09. A topic that was in the JoinGroup is no mistake of the leader: the member has
+        unsubscribed since, and joins again in any case.
+        """
+        checked = accepted_of(assigned, self._offered | self.topics, self._metadata.cluster)
+        accepted = dict.fromkeys(tp for tp in checked.accepted if tp.topic in self.topics)
         revoked = tuple(tp for tp in self.owned if tp not in accepted)
-        if revoked:
-            self._rejoin_when_stable("revoked partitions can now be assigned to other members")
+        self._rejoin_pause.assigned(checked.wrong, revokes=bool(revoked))
         self._join_backoff.succeeded()
         self._advance(Event.ASSIGNED)
         if revoked:
@@ -385,6 +360,7 @@ class ClassicMember(Membership):
         self._cancel()
         self._leader.end()
         self._rejoin_reason = ""
+        self._rejoin_pause.end()
         self._join_backoff.cancel()
         self._advance(Event.LEFT)
         if left.member_id and self._options.instance_id is None:

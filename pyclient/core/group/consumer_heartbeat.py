@@ -6,13 +6,22 @@ states everything, as the coordinator may or may not have processed the failed o
 """
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from typing import Final
 
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.calls import Call, Calls, Finish
 from pyclient.core.group.consumer_calls import HeartbeatFields, SubscriptionFields, leave_call
 from pyclient.core.group.coordinator import GroupOptions
 from pyclient.core.group.reconciliation import TopicIdPartition
+
+
+_log = logging.getLogger(__name__)
+MOST_EARLY: Final = 20
+"""Heartbeats in a row without a wait: a reconciliation has a few steps, and each needs one."""
+LEAST_INTERVAL: Final = 0.1
+"""Seconds; brokers allow no shorter interval than this."""
 
 
 class ConsumerHeartbeat:
@@ -34,6 +43,7 @@ class ConsumerHeartbeat:
         self._failures = 0
         self._pause: float | None = None  # a pause of at least so many seconds begins with the next poll
         self._not_before = 0.0  # the end of the pause
+        self._early = 0  # heartbeats in a row that did not wait for the interval
 
     # ---- what it states ---------------------------------------------------------------------------------------------
 
@@ -84,9 +94,28 @@ class ConsumerHeartbeat:
         if self._call is not None:
             self._calls.lose_coordinator(self._options.group_id)
             return
+        if self._is_too_early(now):
+            return
         self._sent_at, self._epoch_outdated = now, False
         self._call = make_call()
         self._calls.submit(self._call)
+
+    def _is_too_early(self, now: float) -> bool:
+        """N04: a coordinator with news in each response, or one that fences each member, must not cause a heartbeat for
+        each.
+        """
+        if self._not_before > self._sent_at:
+            return False  # it has waited
+        if now >= self._sent_at + self.interval:
+            self._early = 0
+            return False
+        self._early += 1
+        if self._early <= MOST_EARLY:
+            return False
+        if self._early == MOST_EARLY + 1:
+            _log.warning("group %r: %d heartbeats in a row had news for the coordinator; the next ones wait", self._options.group_id, MOST_EARLY)
+        self._not_before = now + min(self._backoff.after(self._early - MOST_EARLY), self.interval)
+        return True
 
     # ---- its outcome ------------------------------------------------------------------------------------------------
 
@@ -96,7 +125,7 @@ class ConsumerHeartbeat:
         """
         self._call = None
         self._confirmed, self._failures = subscription, 0
-        self.interval = interval if interval > 0 else self._options.heartbeat_interval
+        self.interval = max(interval, LEAST_INTERVAL) if interval > 0 else self._options.heartbeat_interval
 
     def unconfirmed(self) -> None:
         """The call has ended, and the coordinator may or may not know what was stated."""

@@ -19,6 +19,7 @@ import attrs
 
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.calls import Call, Calls, Finish
+from pyclient.core.group.assigned import not_shown
 from pyclient.core.group.changes import Change, ChangeKind
 from pyclient.core.group.consumer_calls import HeartbeatFields, HeartbeatResponse, SubscriptionFields, heartbeat_call
 from pyclient.core.group.consumer_heartbeat import ConsumerHeartbeat, Registration
@@ -34,7 +35,6 @@ from pyclient.errors import (
     InvalidGroupIdError, InvalidRegularExpressionError, InvalidRequestError, KafkaError, StaleMemberEpochError,
     TopicAuthorizationError, UnknownMemberIdError, UnreleasedInstanceIdError, UnsupportedAssignorError, UnsupportedVersionError,
 )
-from pyclient.redaction import in_one_line
 
 if TYPE_CHECKING:
     from random import Random
@@ -114,6 +114,7 @@ class ConsumerMember(Membership):
         self._heartbeat = ConsumerHeartbeat(options, calls, backoff)
         self._registration = Registration(options, calls, self.identity.member_id)
         self._reconciliation = Reconciliation()
+        self._left_out = 0
         # The subscription that was refused because it names a topic that the user may not describe.
         self._forbidden: SubscriptionFields | None = None
 
@@ -312,7 +313,8 @@ class ConsumerMember(Membership):
         """Begin the next change towards the newest assignment, if the member may begin one now (N05)."""
         if self.state not in (State.STABLE, State.RECONCILING) or self._changes or not self._heartbeat.in_sync:
             return
-        change = self._reconciliation.next_change(self.owned, self._metadata.cluster.names)
+        change = self._reconciliation.next_change(self.owned, self._metadata.cluster)
+        self._warn_of_limits()
         self._topics.keep(self._reconciliation.topics())
         if self.state is State.STABLE and (change is not None or self._reconciliation.unacknowledged):
             self._advance(Event.ASSIGNED)
@@ -321,6 +323,12 @@ class ConsumerMember(Membership):
             self._notify_user()
         elif self.state is State.RECONCILING:
             self._advance(Event.RECONCILED)
+
+    def _warn_of_limits(self) -> None:
+        """N11: once for each number of partitions left out."""
+        left_out, self._left_out = self._left_out, self._reconciliation.left_out
+        if self._left_out > left_out:
+            _log.warning("group %r: %s. They are read once it does", self._options.group_id, not_shown(self._left_out))
 
     def _assigned(self, error: BaseException | None) -> None:
         if error is None:

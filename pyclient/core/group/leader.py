@@ -5,6 +5,7 @@ The assignor runs on another thread (*offload*), because it may take seconds; he
 """
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, TypeAlias
@@ -29,6 +30,8 @@ from pyclient.redaction import in_one_line
 _log = logging.getLogger(__name__)
 _COOPERATIVE_STICKY: Final = "cooperative-sticky"
 PIN: Final = "leader of the group"
+MOST_TOPICS_OF_OTHERS: Final = 10_000
+"""Topics that only other members subscribe to: each metadata request names them, and most may not exist."""
 Offload: TypeAlias = Callable[[Callable[[], Any], Callable[[Any, BaseException | None], None]], None]
 """Runs the first function on another thread, and calls the second on the loop with its result or its error."""
 OnAssignments: TypeAlias = Callable[[Joined, Mapping[str, bytes], BaseException | None], None]
@@ -36,24 +39,21 @@ Layout: TypeAlias = Mapping[str, tuple[Any, ...]]
 """What an assignment depends on: of each topic its partitions, with their racks if any member has a rack."""
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Generation:
     """One generation that this member leads.
 
-    *on_assignments* receives the assignments, once; None: all members keep theirs.
+    *topics* are what any member subscribes to. *on_assignments* receives the assignments, once; None: all members keep
+    theirs.
     """
 
     joined: Joined
     assignor: Assignor
     members: Mapping[str, MemberView]
+    topics: tuple[str, ...]
     on_assignments: OnAssignments | None
 
-    @property
-    def topics(self) -> frozenset[str]:
-        """What any member subscribes to."""
-        return frozenset(topic for member in self.members.values() for topic in member.topics)
-
-    @property
+    @functools.cached_property
     def racked(self) -> bool:
         """Whether any member has a rack; otherwise racks do not matter."""
         return any(member.rack is not None for member in self.members.values())
@@ -69,6 +69,7 @@ class GroupLeader:
         self._metadata = metadata
         self._offload = offload
         self._generation: Generation | None = None
+        self._view_seen = 0  # the version of the view in which its topics were looked for last
         self._layout: Layout | None = None  # the one that was assigned; None: not assigned yet, or unknown
         self._inherits = False  # the assignments were made before this member came back, and are being looked up
         self._inherited: Collection[TopicPartition] | None = None
@@ -88,10 +89,12 @@ class GroupLeader:
                 f"the group has chosen {joined.assignor!r}, which this member did not offer"))
             return
         members = {member: _decoded(member, instance, data) for member, (instance, data) in joined.members.items()}
+        members, topics = self._within_limit(members, members.get(joined.identity.member_id, MemberView(())).topics)
         keeps = joined.skips_assignment
-        self._generation = Generation(joined, assignor, members, None if keeps else on_assignments)
+        self._generation = Generation(joined, assignor, members, topics, None if keeps else on_assignments)
+        self._view_seen = 0
         self._layout, self._inherits, self._inherited = None, keeps, None
-        self._metadata.pin(_valid_names(self._generation.topics), PIN)
+        self._metadata.pin(topics, PIN)
         if keeps:
             self._look_up(joined)
 
@@ -113,9 +116,10 @@ class GroupLeader:
         """
         self._remember_nodes()
         current = self._generation
-        if current is None or self._layout is not None or self._inherits:
+        if current is None or self._layout is not None or self._inherits or self._view_seen == self._metadata.cluster.version:
             return False
-        if not all(_is_known(self._metadata.cluster, topic) for topic in _valid_names(current.topics)):
+        self._view_seen = self._metadata.cluster.version
+        if not all(_is_known(self._metadata.cluster, topic) for topic in current.topics):
             return False
         self._layout = self._layout_now(current) if self._inherited is None else self._layout_of(current, self._inherited)
         if current.on_assignments is None:
@@ -127,6 +131,21 @@ class GroupLeader:
         """Whether partitions were added or removed, or moved to other racks, since they were assigned."""
         self._remember_nodes()
         return self._generation is not None and self._layout is not None and self._layout_now(self._generation) != self._layout
+
+    def _within_limit(self, members: dict[str, MemberView], own: Collection[str]) -> tuple[dict[str, MemberView], tuple[str, ...]]:
+        """The members without the topics above the limit (G09), and the topics that are left.
+
+        Every topic stays in the view of the cluster, so other members must not add them without end.
+        """
+        mine = set(own)
+        others = {topic for member in members.values() for topic in member.topics if topic not in mine}
+        if len(others) <= MOST_TOPICS_OF_OTHERS:
+            return members, _valid_names(mine | others)
+        kept = mine.union(sorted(others)[:MOST_TOPICS_OF_OTHERS])
+        most = max(members, key=lambda each: len(members[each].topics))
+        _log.warning("group %r: its members subscribe to %d topics that this leader does not read itself; %d of them are assigned. Member %s "
+                     "subscribes to %d", self._options.group_id, len(others), MOST_TOPICS_OF_OTHERS, in_one_line(most), len(members[most].topics))
+        return {member: view._replace(topics=tuple(filter(kept.__contains__, view.topics))) for member, view in members.items()}, _valid_names(kept)
 
     def _look_up(self, joined: Joined) -> None:
         """G08: while the leader was away, no member noticed which partitions were added or removed."""
@@ -163,7 +182,7 @@ class GroupLeader:
 
     def _view(self, current: Generation) -> ClusterView:
         topics = self._metadata.cluster.topics
-        return ClusterView({topic: topics[topic].describe().partitions for topic in sorted(current.topics) if _exists(topics.get(topic))},
+        return ClusterView({topic: topics[topic].describe().partitions for topic in current.topics if _exists(topics.get(topic))},
                            dict(self._nodes))
 
     def _layout_now(self, current: Generation) -> Layout:
@@ -196,11 +215,11 @@ def _decoded(member: str, instance: str | None, data: bytes) -> MemberView:
         return MemberView((), instance_id=instance)
 
 
-def _valid_names(topics: Iterable[str]) -> list[str]:
+def _valid_names(topics: Iterable[str]) -> tuple[str, ...]:
     """Without names that no request can carry: one such name must not keep the other topics out of the metadata
     request.
     """
-    return [name for name in sorted(topics) if _is_valid(name)]
+    return tuple(name for name in sorted(topics) if _is_valid(name))
 
 
 def _is_valid(name: str) -> bool:

@@ -10,9 +10,12 @@ assigns.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from typing import TypeAlias
 from uuid import UUID
 
+from pyclient.core.cluster import Cluster
+from pyclient.core.group.assigned import MOST_ASSIGNED, MOST_UNKNOWN, within_limits
 from pyclient.core.group.changes import Change, ChangeKind
 from pyclient.records import TopicPartition
 
@@ -27,6 +30,8 @@ class Reconciliation:
     def __init__(self) -> None:
         self.pending = False
         """Something has changed since `next_change` was called last, so that it may give another answer."""
+        self.left_out = 0
+        """Partitions of the assignment beyond the limits (N11), as of the last `next_change`."""
         self._assignment: frozenset[TopicIdPartition] | None = None
         self._version = 0  # number of the newest assignment
         self._acknowledged_version = 0  # the one up to which the coordinator knows what the member owns
@@ -38,7 +43,7 @@ class Reconciliation:
 
     def set_assignment(self, partitions: Iterable[TopicIdPartition]) -> bool:
         """The coordinator's newest assignment; whether it differs from the one before."""
-        assignment = frozenset(partitions)
+        assignment = frozenset(islice(partitions, MOST_ASSIGNED))
         if assignment == self._assignment:
             return False
         self._assignment = assignment
@@ -52,17 +57,18 @@ class Reconciliation:
 
     # ---- the next change --------------------------------------------------------------------------------------------
 
-    def next_change(self, owned: Collection[TopicPartition], names: TopicNames) -> Change | None:
+    def next_change(self, owned: Collection[TopicPartition], cluster: Cluster) -> Change | None:
         """What the user's thread has to do next; None when there is nothing to do, or names of topics are missing."""
         self.pending = False
         if self._assignment is None:
             return None
-        named = self._named(self._assignment, names)
+        named = self._named(self._assignment, cluster.names)
+        within, self.left_out = within_limits(named, cluster)
         revoked = tuple(tp for tp in owned if (self._ids[tp], tp.partition) not in self._assignment)
         if revoked:
             self._assigned_due = True
             return Change(ChangeKind.REVOKED, revoked)
-        added = {tp: topic_id for tp, topic_id in named.items() if tp not in owned}
+        added = {tp: named[tp] for tp in within if tp not in owned}
         if added or self._assigned_due:
             self._ids = {**{tp: self._ids[tp] for tp in owned}, **added}
             return Change(ChangeKind.ASSIGNED, tuple(added))
@@ -94,7 +100,7 @@ class Reconciliation:
 
     def unnamed(self) -> list[UUID]:
         """Topics in the assignment whose names are not known yet."""
-        return sorted({topic for topic, _ in self._assignment or () if topic not in self._names})
+        return sorted({topic for topic, _ in self._assignment or () if topic not in self._names})[:MOST_UNKNOWN]
 
     def topics(self) -> frozenset[str]:
         """The topics of the assignment, as far as their names are known, and of the partitions owned."""

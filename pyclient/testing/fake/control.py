@@ -59,7 +59,22 @@ class Throttle:
     ms: int
 
 
-Verdict: TypeAlias = Answer | Fail | Delay | Drop | Cut | Silence | Throttle
+@attrs.frozen
+class Change:
+    """Apply the request, and send what *change* makes of the answer's fields."""
+
+    change: Callable[[Fields], Fields]
+
+
+@attrs.frozen
+class Bytes:
+    """Send these bytes; the model does not see the request. *framed*: as the body of the response."""
+
+    data: bytes
+    framed: bool = False
+
+
+Verdict: TypeAlias = Answer | Fail | Delay | Drop | Cut | Silence | Throttle | Change | Bytes
 Decide: TypeAlias = Callable[[Request], Verdict | None]
 """None lets the request pass: return None to observe only."""
 

@@ -126,7 +126,7 @@ class Controls(abc.ABC):
                   times: int | None = None) -> Rule:
         """Intercept requests: of one API ("Produce") or all, at one broker or any, for some *times* or always.
 
-        *decide* is a verdict (`Answer`, `Fail`, `Delay`, `Drop`, `Cut`, `Silence`, `Throttle`), or a function that is
+        *decide* is a verdict (`Answer`, `Change`, `Fail`, `Drop` …), or a function that is
         given each request and returns a verdict or None; it runs on the cluster's loop and must not wait. The rule that
         is returned counts its ``hits``; its ``remove()``, or the end of ``with cluster.intercept(...):``, ends it.
 

@@ -14,7 +14,7 @@ from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.messages import RequestHead, decode_request, encode_response, read_head
 from pyclient.errors import ProtocolError
 from pyclient.testing.fake.model.request import Request, Fields, Row
-from pyclient.testing.fake.control import Answer, Control, Cut, Delay, Drop, Fail, Silence, Throttle, Verdict
+from pyclient.testing.fake.control import Answer, Bytes, Change, Control, Cut, Delay, Drop, Fail, Silence, Throttle, Verdict
 from pyclient.testing.fake.handlers import HANDLERS
 from pyclient.testing.fake.model.kafka import Broker, Kafka
 from pyclient.testing.fake.model.sasl import Session
@@ -230,6 +230,8 @@ class BrokerConnection(asyncio.Protocol):
                 self._reply(head, request, fields)
             case Fail(code):
                 self._reply(head, request, self._front.rows[request.api].refuse(request, code))
+            case Bytes(data, framed):
+                self._write(_frame(head.correlation_id.to_bytes(4, "big", signed=True) + data) if framed else data)
             case Drop(applied=False):
                 self.cut()
             case Silence(applied=False):
@@ -265,6 +267,8 @@ class BrokerConnection(asyncio.Protocol):
             case Cut(keep) if fields is not None:
                 self._transport.write(self._framed(head, request, fields)[:keep])
                 self._transport.close()
+            case Change(change) if fields is not None:
+                self._reply(head, request, change(fields))
             case Throttle(ms) if fields is not None:
                 self._reply(head, request, {**fields, "throttle_time": ms})
             case _ if fields is not None:
@@ -283,8 +287,7 @@ class BrokerConnection(asyncio.Protocol):
             self._transport.write(data)
 
     def _framed(self, head: RequestHead, request: Request, fields: Fields) -> bytes:
-        answer = encode_response(request.api, request.version, head.correlation_id, fields)
-        return len(answer).to_bytes(HEAD, "big") + answer
+        return _frame(encode_response(request.api, request.version, head.correlation_id, fields))
 
     def _stall(self) -> None:
         """Stay connected and never answer."""
@@ -295,6 +298,10 @@ class BrokerConnection(asyncio.Protocol):
         _log.error("a defect in the fake cluster", exc_info=defect)
         self._kafka.report("defect", error=defect)
         self.cut()
+
+
+def _frame(content: bytes) -> bytes:
+    return len(content).to_bytes(HEAD, "big") + content
 
 
 async def _forever() -> None:

@@ -11,11 +11,13 @@ from pyclient.codec.apis import Api
 from pyclient.codec.consumer_protocol import decode_assignment, decode_subscription, encode_assignment, encode_subscription
 from pyclient.core.acl_errors import RIGHTS, error_of
 from pyclient.core.cluster import Cluster
+from pyclient.core.group.coordinator import Identity
 from pyclient.core.group.leader import _decoded
 from pyclient.errors import BY_CODE, CorruptRecordError, KafkaError, ProtocolError, error_for
 from pyclient.plugins import Assignment, MemberView
 from pyclient.records import Node, TopicPartition
 from pyclient.redaction import LONGEST_SHOWN
+from tests.unit.core.groups import UNKNOWN_MEMBER, ClassicHarness, tps
 from tests.unit.core.world import answer, make_metadata, topic, view
 
 EVIL = "a\nERROR root: all is lost\r\x1b[2J\x1b]0;title\x07\x9b\u202egnp.\u2028\x00b"
@@ -107,6 +109,18 @@ def test_topics_with_control_characters_in_what_other_members_write_are_left_out
     member = decode_subscription(encode_subscription(MemberView(("a", EVIL), (TopicPartition(EVIL, 0), A0))))
     assert (member.topics, member.owned) == (("a",), (A0,))
     assert decode_assignment(encode_assignment(Assignment((TopicPartition(EVIL, 0), A0)))).partitions == (A0,)
+
+
+def test_the_members_own_id_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """In the classic protocol the coordinator assigns it."""
+    member = ClassicHarness()
+    member.becomes_stable(*tps(0))
+    member.group.identity = Identity(1, EVIL + "x" * 10_000)
+    member.heartbeat().reply(error_code=UNKNOWN_MEMBER)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "lost its partitions" in line
+    assert harmless(line)
+    assert len(line) < 1000
 
 
 def test_member_ids_are_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -28,6 +28,15 @@ from pyclient.net.write_buffer import WAKE_BYTES, WriteBuffer
 pytestmark = pytest.mark.skipif(not hasattr(socket.socket, "sendmsg"), reason="this system has no sendmsg")
 
 
+@pytest.mark.parametrize("tls", [True, False])
+def test_no_dump_of_the_transports_variables_shows_what_is_written(tls: bool) -> None:
+    """A first message may be a login."""
+    take = write_buffer._take_chunk if tls else write_buffer._take_first
+    given = take(deque([b"\0\0\0\x09", b"marker", b"abc"] if tls else [b"marker", b"abc"]))
+    assert bytes(given) == (b"\0\0\0\x09markerabc" if tls else b"marker")
+    assert "marker" not in repr(given)
+
+
 class _Writes(asyncio.Protocol):
     """A protocol with a write buffer, as a connection has one."""
 

@@ -25,6 +25,7 @@ from pyclient.sasl.assertions import Assertions
 from pyclient.sasl.oauthbearer import OAuthBearer
 from pyclient.sasl.oidc import token_source
 from pyclient.sasl.tokens import TokenSource
+from tests.secrets import assert_no_local_shows
 from tests.unit.sasl.endpoint import Endpoint
 from tests.unit.sasl.exchanges import Wall, exchanged, options
 
@@ -324,3 +325,13 @@ def test_assertion_options_without_a_key_are_refused(file: Path, option: str) ->
     with Endpoint() as endpoint, pytest.raises(ConfigurationError, match=option) as caught:
         source(endpoint, file, **{f"{P}private_key_file": None, **dict.fromkeys(CLAIMS), option: "given"})
     assert caught.value.option == f"{P}private_key_file"
+
+
+@pytest.mark.parametrize(("password", "passphrase"), [(b"marker-pass", None), (b"marker-pass", "marker-other"), (None, "marker-pass")])
+def test_no_local_variable_of_a_refused_key_shows_it(tmp_path: Path, password: bytes | None, passphrase: str | None) -> None:
+    """Nor the passphrase. Tools that report errors keep the variables of each frame."""
+    path = tmp_path / "key.pem"
+    path.write_bytes(pem(rsa_key(), password))
+    with pytest.raises(ConfigurationError) as caught:
+        Assertions(options(**CLAIMS, **{f"{P}private_key_file": str(path), f"{P}private_key_passphrase": passphrase}), Wall().surroundings())
+    assert_no_local_shows(caught.value, "marker-", "PRIVATE KEY")

@@ -1,0 +1,85 @@
+"""Pauses for nodes that answer fetches at once and without data (C27). Knows nodes and times; knows no partitions."""
+from __future__ import annotations
+
+import datetime
+import enum
+import logging
+from typing import Any, Final
+
+from pyclient.core.backoff import WaitPolicy
+from pyclient.core.manager import Outcome, Reply
+
+_log = logging.getLogger(__name__)
+NO_TIME: Final = datetime.timedelta(0)
+AT_ONCE: Final = 5
+"""Such responses in a row that are followed by the next fetch at once."""
+EARLY: Final = 0.5
+"""A response is early before this share of the time for which the broker may hold the fetch."""
+
+
+class EmptyResponses:
+    """Counts early responses without data by node.
+
+    A broker holds a fetch until there is data, so the response sets the pace of fetching: one that does not hold it
+    could make the client send thousands of requests a second.
+    """
+
+    def __init__(self, backoff: WaitPolicy) -> None:
+        self._backoff = backoff
+        self._in_a_row: dict[int, int] = {}
+        self._paused: dict[int, float] = {}  # until when
+
+    def answered(self, node: int, now: float, outcome: Outcome, *, took: float, wait: float) -> None:
+        """A fetch that the broker may hold for *wait* seconds has ended after *took*."""
+        if not isinstance(outcome, Reply):
+            return
+        match _news(outcome.message):
+            case News.DATA:
+                self._in_a_row.pop(node, None)
+            case News.NONE if took < EARLY * wait:
+                self._on_early(node, now, wait)
+            case News.NONE:
+                self._in_a_row.pop(node, None)
+
+    def _on_early(self, node: int, now: float, wait: float) -> None:
+        count = self._in_a_row[node] = self._in_a_row.get(node, 0) + 1
+        if count > AT_ONCE:
+            self._paused[node] = now + self._backoff.after(count - AT_ONCE)
+        if count == AT_ONCE + 1:
+            _log.warning("node %d answered %d fetches in a row at once and without data, although it may hold each for %.3g s; fetching from it after "
+                         "pauses from now on", node, count, wait)
+
+    def end_pauses(self, now: float) -> None:
+        """Forget the pauses that are over."""
+        for node in [node for node, until in self._paused.items() if now >= until]:
+            del self._paused[node]
+
+    def pauses(self, node: int) -> bool:
+        """Whether nothing is to be fetched from the node now."""
+        return node in self._paused
+
+    def next_deadline(self) -> float | None:
+        """When the next pause ends."""
+        return min(self._paused.values(), default=None)
+
+
+class News(enum.Enum):
+    """What a response brings."""
+
+    DATA = "records"
+    OTHER = "errors, throttling or another replica: what is fetched next, and when, is decided for each partition"
+    NONE = "nothing"
+
+
+def _news(message: Any) -> News:
+    if getattr(message, "error_code", 0) or getattr(message, "throttle_time", NO_TIME) > NO_TIME:
+        return News.OTHER
+    partitions = [each for topic in message.responses for each in topic.partitions]
+    if any(each.records for each in partitions):
+        return News.DATA
+    return News.OTHER if any(map(_needs_attention, partitions)) else News.NONE
+
+
+def _needs_attention(partition: Any) -> bool:
+    diverging = getattr(partition, "diverging_epoch", None)
+    return bool(partition.error_code or getattr(partition, "preferred_read_replica", -1) != -1 or (diverging is not None and diverging.epoch >= 0))
