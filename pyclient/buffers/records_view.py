@@ -311,7 +311,7 @@ class Bounds:
     memory: int = sys.maxsize
     """Bytes of batches while they are open."""
     inline: int = sys.maxsize
-    """Bytes that this thread may decompress. A larger batch is refused, for another thread to open (`Chunk.refused`)."""
+    """Bytes that this thread may decompress. A larger batch is refused; another thread opens it (`Chunk.refused`)."""
 
 
 class _Taking:
@@ -331,7 +331,8 @@ def collect(buffer: FetchBuffer, limit: int, decode: Decode | None, keep: Callab
             bounds: Bounds = Bounds()) -> Records:
     """Take up to *limit* records that are there now: checked, decompressed, and decoded by *decode* if there is one.
 
-    It takes those of one batch at least, unless that is larger than ``bounds.inline``. If it is interrupted, by Ctrl-C in a user's *decode* for example, *keep* gets what was taken before.
+    It takes those of one batch at least, unless that is larger than ``bounds.inline``. If it is
+    interrupted, by Ctrl-C in a user's *decode* for example, *keep* gets what was taken before.
 
     Raises:
         KafkaError: an error comes next; the records before it were returned earlier.
