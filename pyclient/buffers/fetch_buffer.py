@@ -1,7 +1,8 @@
 """Fetched data between the loop, which puts it, and one user thread, which takes it; bounded in bytes, undecoded.
 
 Knows entries, partitions and generations; knows no brokers and no records. Rule: what was fetched for an older
-generation of a partition (before a seek or a new assignment) is never returned (C03).
+generation of a partition (before a seek or a new assignment) is never returned (C03). Only the entry that was taken
+last has open batches (B06).
 """
 from __future__ import annotations
 
@@ -20,10 +21,11 @@ from pyclient.records import NO_LEADER_EPOCH, TopicPartition
 class Chunk:
     """What one response held for one partition: batches to return, and the position after them.
 
-    ``epoch`` is the leader epoch of the last record before ``next_offset``.
+    ``epoch`` is the leader epoch of the last record before ``next_offset``. ``refused`` is how many records were wanted
+    of a first batch that is too large to be opened there and then, else 0; ``fault`` why it could not be opened since.
     """
 
-    __slots__ = ("batches", "epoch", "generation", "next_offset", "position", "size", "tp")
+    __slots__ = ("batches", "epoch", "fault", "generation", "next_offset", "position", "refused", "size", "tp")
 
     def __init__(self, tp: TopicPartition, generation: int, position: int, batches: Iterable[RecordBatch], next_offset: int,
                  size: int, epoch: int = NO_LEADER_EPOCH) -> None:
@@ -34,6 +36,12 @@ class Chunk:
         self.batches = deque(batches)
         self.next_offset = next_offset
         self.size = size
+        self.refused = 0
+        self.fault: BaseException | None = None
+
+    def close(self) -> None:
+        """Free what its open batches take; they are opened again when they are taken."""
+        self.batches = deque(batch.closed() for batch in self.batches)
 
     def __repr__(self) -> str:
         return f"<Chunk {self.tp} {self.position}..{self.next_offset} {self.size} B>"
@@ -50,6 +58,9 @@ class Failure:
         self.error = error
         self.lasting = lasting
         self.size = 0
+
+    def close(self) -> None:
+        """An error holds no batches."""
 
     def __repr__(self) -> str:
         return f"<Failure {self.tp} {self.error!r}>"
@@ -71,6 +82,7 @@ class FetchBuffer:
         self._signal = threading.Lock()  # used as an event: released when something is new, acquired by `wait`
         self._entries: deque[Entry] = deque()
         self._taken: Entry | None = None  # not among the entries: the user's thread takes records from it
+        self._open: Entry | None = None  # the one whose first batches may be open; among the entries, or taken
         self._generations: dict[TopicPartition, int] = {}
         self._counts: dict[TopicPartition, int] = {}
         self._paused: frozenset[TopicPartition] = frozenset()
@@ -167,12 +179,23 @@ class FetchBuffer:
             if entry is not None:
                 self._taken = entry
                 self._entries.remove(entry)
+                if self._open is not entry:
+                    self._leave_open(entry)
         return entry
+
+    def next(self) -> Entry | None:
+        """What `take` would return; it stays among the entries."""
+        with self._lock:
+            return self._next()
+
+    def is_open(self, entry: Entry) -> bool:
+        """Whether *entry* was taken last, so that its batches may stay open."""
+        return self._open is entry
 
     def use_up(self, entry: Entry) -> None:
         """Every record of the entry was taken: there is room for more."""
         with self._lock:
-            self._taken = None  # and no call up to here below: Ctrl-C could raise behind it
+            self._taken = self._open = None  # and no call up to here below: Ctrl-C could raise behind it
             self._counts[entry.tp] -= 1
             self._bytes -= entry.size
             self._drained[entry.tp] = None
@@ -205,8 +228,7 @@ class FetchBuffer:
 
     def ready(self) -> bool:
         """Whether `take` would return an entry."""
-        with self._lock:
-            return self._next() is not None
+        return self.next() is not None
 
     def wake(self) -> None:
         """End a `wait`, now or the next one. Takes no lock: the handler of a signal may call it anywhere."""
@@ -246,6 +268,12 @@ class FetchBuffer:
                 return entry
         return None
 
+    def _leave_open(self, entry: Entry) -> None:
+        """Only this one's batches may be open from now on."""
+        before, self._open = self._open, entry
+        if before is not None:
+            before.close()
+
     def _put_back(self, entry: Entry, *, last: bool) -> None:
         if last:
             behind = [each for each in self._entries if each.tp == entry.tp]
@@ -260,6 +288,8 @@ class FetchBuffer:
         self._bytes += entry.size
 
     def _remove(self, entry: Entry) -> None:
+        if self._open is entry:
+            self._open = None
         self._counts[entry.tp] -= 1
         self._bytes -= entry.size
 

@@ -7,6 +7,7 @@ taken, each record is returned, dropped on purpose, or still buffered: never los
 from __future__ import annotations
 
 import itertools
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import NoneType
@@ -293,59 +294,95 @@ def join(records: Records, others: Records) -> Records:
     return Records([*records._runs, *others._runs], {**records._positions, **others._positions})
 
 
+def memory_of(records: Records) -> int:
+    """Bytes that the batches of these records take."""
+    return sum(batch.held for batch in {run.batch for run in records._runs})
+
+
 def placed(offset: int, epoch: int) -> OffsetAndMetadata:
     """The position at *offset*, with the leader epoch of the record before it."""
     return OffsetAndMetadata(offset, leader_epoch=epoch if epoch > NO_LEADER_EPOCH else None)
 
 
-def collect(buffer: FetchBuffer, limit: int, decode: Decode | None, keep: Callable[[Records], object] = id) -> Records:
+@attrs.frozen
+class Bounds:
+    """What one `collect` may take of memory (B06): it ends behind the batch that passes one of these."""
+
+    memory: int = sys.maxsize
+    """Bytes of batches while they are open."""
+    inline: int = sys.maxsize
+    """Bytes that this thread may decompress. A larger batch is refused; another thread opens it (`Chunk.refused`)."""
+
+
+class _Taking:
+    """What a `collect` has taken, and how much more it may take."""
+
+    __slots__ = ("inline", "memory", "positions", "records", "runs")
+
+    def __init__(self, records: int, bounds: Bounds) -> None:
+        self.records = records
+        self.memory = bounds.memory
+        self.inline = bounds.inline
+        self.runs: list[RecordRun] = []
+        self.positions: dict[TopicPartition, OffsetAndMetadata] = {}
+
+
+def collect(buffer: FetchBuffer, limit: int, decode: Decode | None, keep: Callable[[Records], object] = id,
+            bounds: Bounds = Bounds()) -> Records:
     """Take up to *limit* records that are there now: checked, decompressed, and decoded by *decode* if there is one.
 
-    If it is interrupted, by Ctrl-C in a user's *decode* for example, *keep* gets what was taken before.
+    It takes those of one batch at least, unless that is larger than ``bounds.inline``. If it is
+    interrupted, by Ctrl-C in a user's *decode* for example, *keep* gets what was taken before.
 
     Raises:
         KafkaError: an error comes next; the records before it were returned earlier.
         Exception: *decode* raised for the next record, which stays in the buffer.
     """
-    runs: list[RecordRun] = []
-    positions: dict[TopicPartition, OffsetAndMetadata] = {}
+    taking = _Taking(limit, bounds)
     try:
-        _collect(buffer, limit, decode, runs, positions)
-        return Records(runs, positions)
+        _collect(buffer, taking, decode)
+        return Records(taking.runs, taking.positions)
     except BaseException:
-        keep(Records(runs, positions))
+        keep(Records(taking.runs, taking.positions))
         raise
 
 
-def _collect(buffer: FetchBuffer, limit: int, decode: Decode | None, runs: list[RecordRun], positions: dict[TopicPartition, OffsetAndMetadata]) -> None:
-    """As `collect`, into *runs*. If it is interrupted, the next `FetchBuffer.take` puts the entry back."""
-    while limit > 0 and (entry := buffer.take()) is not None:
+def _collect(buffer: FetchBuffer, taking: _Taking, decode: Decode | None) -> None:
+    """As `collect`, into *taking*. If it is interrupted, the next `FetchBuffer.take` puts the entry back."""
+    while taking.records > 0 and taking.memory > 0 and (entry := buffer.take()) is not None:
         if isinstance(entry, Failure):
-            _raise_in_order(buffer, entry, entry.error, first=not positions, again=entry.lasting)
+            _raise_in_order(buffer, entry, entry.error, first=not taking.positions, again=entry.lasting)
             return
         try:
-            limit = _take(entry, limit, decode, runs, positions)
+            refused = _take(entry, taking, decode)
         except CorruptRecordError as error:
-            _raise_in_order(buffer, entry, _located(entry, error), first=not positions, again=True)
+            _raise_in_order(buffer, entry, _located(entry, error), first=not taking.positions, again=True)
             return
         except Exception as error:  # noqa: BLE001 from the user's code: raised once the records before it are returned
-            _raise_in_order(buffer, entry, error, first=not positions, again=True)
+            _raise_in_order(buffer, entry, error, first=not taking.positions, again=True)
             return
-        if entry.batches:
-            buffer.give_back(entry)
-        else:
+        if not entry.batches:
             buffer.use_up(entry)
+            continue
+        buffer.give_back(entry)
+        if refused:
+            return
 
 
-def _take(chunk: Chunk, limit: int, decode: Decode | None, runs: list[RecordRun], positions: dict[TopicPartition, OffsetAndMetadata]) -> int:
-    """Move up to *limit* records of *chunk* to *runs*; returns the new limit.
+def _take(chunk: Chunk, taking: _Taking, decode: Decode | None) -> bool:
+    """Move records of *chunk* to *taking*; returns whether its next batch was refused.
 
     What *decode* raises is raised with *chunk* at that record.
     """
-    while chunk.batches and limit > 0:
-        batch = _opened(chunk)
+    runs, positions, wanted, memory, inline = taking.runs, taking.positions, taking.records, taking.memory, taking.inline
+    while chunk.batches and wanted > 0 and memory > 0:
+        held = _opened(chunk, inline)
+        if held < 0:
+            chunk.refused = 0 if positions else wanted
+            return True
+        batch = chunk.batches[0]
         start = batch.index_of(chunk.position)
-        stop = min(batch.count, start + limit)
+        stop = min(batch.count, start + wanted)
         more: Sequence[RecordRun] = [RecordRun(chunk.tp, batch, start, stop)] if start < stop else ()
         failure: BaseException | None = None
         if more and decode is not None:
@@ -360,24 +397,50 @@ def _take(chunk: Chunk, limit: int, decode: Decode | None, runs: list[RecordRun]
         if failure is not None:
             raise failure
         if stop == batch.count:
-            chunk.batches.popleft()
-        limit -= stop - start
+            chunk.batches.popleft().forget_source()
+        wanted -= stop - start
+        memory -= held
+        inline -= held
+    taking.records, taking.memory, taking.inline = wanted, memory, inline
     if not chunk.batches:
         chunk.position = chunk.next_offset
         positions[chunk.tp] = placed(chunk.next_offset, chunk.epoch)
-    return limit
+    return False
 
 
-def _opened(chunk: Chunk) -> RecordBatch:
-    """The next batch, open. Old messages before a damaged one are read without it."""
+def _opened(chunk: Chunk, most: int) -> int:
+    """Open the next batch within *most* bytes, as `RecordBatch.open_within`.
+
+    Old messages before a damaged one are read without it.
+    """
     try:
-        chunk.batches[0].open()
+        held = chunk.batches[0].open_within(most)
     except CorruptRecordError:
         if not (parts := chunk.batches[0].parts()):
             raise
         chunk.batches = deque([*parts, *itertools.islice(chunk.batches, 1, None)])
-        chunk.batches[0].open()
-    return chunk.batches[0]
+        held = chunk.batches[0].open_within(most)
+    if held < 0 and chunk.fault is not None:
+        fault, chunk.fault = chunk.fault, None
+        raise fault
+    return held
+
+
+def open_ahead(batches: Iterable[RecordBatch], limit: int, memory: int, wanted: Callable[[], bool]) -> None:
+    """Open batches of a chunk, the first of which was refused, as `collect` would for *limit* records while *wanted*.
+
+    Any thread may do this. What is wrong with a batch behind the first is raised when that one is taken.
+    """
+    for number, batch in enumerate(batches):
+        try:
+            memory -= batch.open_within(sys.maxsize)
+        except Exception:
+            if number == 0:
+                raise
+            return
+        limit -= batch.count
+        if limit <= 0 or memory <= 0 or not wanted():
+            return
 
 
 def _decode(run: RecordRun, decode: Decode) -> tuple[int, list[RecordRun], BaseException | None]:

@@ -25,6 +25,8 @@ cdef class RecordBatch:
     cdef Py_ssize_t start               # where the batch begins in its view
     cdef Py_ssize_t sound               # bytes of old messages before the damaged one that open() found
     cdef object view                    # memoryview of the response, or of the decompressed records
+    cdef object source                  # memoryview of the response while view is another
+    cdef readonly Py_ssize_t held       # bytes that the records and their index take; 0 until it is open
     cdef const unsigned char* records_at
     cdef uint32_t* index                # where each record begins, counted from records_at
     cdef Totals* totals
@@ -38,7 +40,9 @@ cdef class RecordBatch:
 
     # Private.
     cdef int verify(self, object view) except -1
-    cdef object decompressed(self, object body)
+    cdef int try_open(self, Py_ssize_t most) except -1
+    cdef RecordBatch part(self, object view, Py_ssize_t start, Py_ssize_t size)
+    cdef object decompressed(self, object body, Py_ssize_t most)
     cdef int open_old(self, object messages) except -1
     cdef int scan_all(self, object view, Py_ssize_t start, Py_ssize_t size, int64_t base_offset, int64_t base_timestamp,
                       Py_ssize_t count) except -1

@@ -27,13 +27,15 @@ from cython.cimports.pyclient.codec.scan import Scan, Totals, fault_text, scan_r
 
 from crc32c import crc32c
 
-from pyclient.codec.compression import DEFAULT_LIMIT, Compression, decompress
+from pyclient.codec.compression import DEFAULT_LIMIT, Compression, decompress, decompress_small
 from pyclient.errors import CorruptRecordError
 from pyclient.records import TimestampType
 
 HEADER_SIZE = 61
 OLD_SIZE = cython.declare(cython.Py_ssize_t, 128)  # memory for an old batch is four times that; see read_batches
 OLD_ROOM = cython.declare(cython.Py_ssize_t, 128 * 1024)
+NO_LIMIT = cython.declare(cython.Py_ssize_t, 0x7FFFFFFFFFFFFFFF)
+CONTROL_LIMIT = cython.declare(cython.Py_ssize_t, 4096)  # the loop opens control batches, and no broker writes larger ones
 SMALLEST_RECORD = cython.declare(cython.int, 7)  # length, attributes, timestamp, offset, key, value, headers: a byte each
 
 _CONTROL_TYPES = {0: "ABORT", 1: "COMMIT", 2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION", 6: "KRAFT_VOTERS"}
@@ -116,22 +118,68 @@ class RecordBatch:
         """
         self.ensure_open()
 
+    def open_within(self, most: cython.Py_ssize_t) -> int:
+        """As `open`, but a compressed batch stays closed if it may decompress to more than *most* bytes.
+
+        Returns the bytes that it takes while it is open, or -1 if it stays closed. Compressed messages of the formats
+        0 and 1 always do.
+        """
+        return self.held if self.try_open(most) else -1
+
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def ensure_open(self) -> cython.int:
+        self.try_open(NO_LIMIT)
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def try_open(self, most: cython.Py_ssize_t) -> cython.int:
+        """Open it within *most* bytes; returns whether it is open."""
         view: object
+        compressed: cython.bint = self.attributes & 7 != 0
         with cython.critical_section(self):
             if self.opened:
-                return 0
+                return 1
             view = self.view
+        if compressed and most < NO_LIMIT and (self.size > most or self.magic < 2):
+            return 0
         if self.magic < 2:
-            return self.open_old(view[self.start : self.start + self.size])
+            self.open_old(view[self.start : self.start + self.size])
+            return 1
         if self.check_crc:
             self.verify(view)
-        if self.attributes & 7 and self.size > 61:
-            view = self.decompressed(view[self.start + 61 : self.start + self.size])
-            return self.scan_all(view, 0, len(view), self.base_offset, self.base_timestamp, self.count)
-        return self.scan_all(view, self.start + 61, self.size - 61, self.base_offset, self.base_timestamp, self.count)
+        if not compressed or self.size <= 61:
+            self.scan_all(view, self.start + 61, self.size - 61, self.base_offset, self.base_timestamp, self.count)
+            return 1
+        view = self.decompressed(view[self.start + 61 : self.start + self.size], most)
+        if view is None:
+            return 0
+        self.scan_all(view, 0, len(view), self.base_offset, self.base_timestamp, self.count)
+        return 1
+
+    def closed(self) -> RecordBatch:
+        """The same batch, not open: the memory of its decompressed records is freed with this one.
+
+        Itself, if opening took no memory or `forget_source` was called.
+        """
+        if self.source is None:
+            return self
+        return self.part(self.source, self.start, self.size)
+
+    def forget_source(self) -> None:
+        """Keep nothing of the compressed response; `closed` does nothing from now on."""
+        self.source = None
+
+    @cython.cfunc
+    def part(self, view: object, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> RecordBatch:
+        """*size* bytes of the response as a batch with the settings of this one."""
+        made: RecordBatch
+        at: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyMemoryView_GET_BUFFER(view).buf) + start
+        made = _batch(view, at, start, size) if self.magic == 2 else _old_batch(view, at, start, size)
+        made.limit = self.limit
+        made.check_crc = self.check_crc
+        return made
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -161,8 +209,11 @@ class RecordBatch:
         return 0
 
     @cython.cfunc
-    def decompressed(self, body: object) -> object:
+    def decompressed(self, body: object, most: cython.Py_ssize_t) -> object:
+        """The records, or None if they may be more than *most* bytes."""
         try:
+            if most < self.limit:
+                return decompress_small(self.attributes & 7, body, most)
             return decompress(self.attributes & 7, body, self.limit)
         except CorruptRecordError as error:
             raise self.corrupt(str(error)) from None
@@ -175,7 +226,6 @@ class RecordBatch:
         at: cython.p_const_uchar
         end: cython.Py_ssize_t = self.start + self.size
         start: cython.Py_ssize_t = self.start
-        part: RecordBatch
         batches: list = []
         if self.opened or self.count == 1 or self.magic == 2 or self.attributes & 7:
             return batches
@@ -183,10 +233,7 @@ class RecordBatch:
         damaged: cython.Py_ssize_t = self.start + self.sound
         for stop in (damaged, damaged + whole_size(at + damaged, end - damaged), end):
             if start < stop:
-                part = _old_batch(self.view, at + start, start, stop - start)
-                part.limit = self.limit
-                part.check_crc = self.check_crc
-                batches.append(part)
+                batches.append(self.part(self.view, start, stop - start))
                 start = stop
         return batches
 
@@ -240,7 +287,10 @@ class RecordBatch:
             self.totals = totals
             self.index = index
             self.records_at = records
-            self.view = view  # the compressed response is no longer needed
+            if view is not self.view:
+                self.source = self.view  # until `forget_source`
+            self.view = view
+            self.held = size + cython.sizeof(Totals) + count * cython.sizeof(uint32_t)
             self.opened = True
         return 0
 
@@ -475,7 +525,7 @@ def read_batches(data: object, *, decompression_limit: cython.Py_ssize_t = DEFAU
             break
         else:
             batch = _old_batch(view, begin + start, start, buffer.len - start)
-        batch.limit = decompression_limit
+        batch.limit = min(decompression_limit, CONTROL_LIMIT) if batch.attributes & 32 else decompression_limit
         batch.check_crc = check_crcs
         batches.append(batch)
         start += batch.size

@@ -112,8 +112,25 @@ def decompress(codec: int, data: Data, limit: int = DEFAULT_LIMIT) -> memoryview
     Raises:
         CorruptRecordError: the data is damaged or cut off, something follows it, or it holds more than *limit* bytes.
     """
+    out = _decompress(codec, data, limit, small=False)
+    if out is None:
+        raise CorruptRecordError(
+            f"it decompresses to more than the {limit} bytes that one batch may hold; raise decompression_limit if it is genuine")
+    return out
+
+
+def decompress_small(codec: int, data: Data, most: int) -> memoryview | None:
+    """As `decompress`, but None if there may be more than *most* bytes.
+
+    That costs little: the structure of the data says so, and for gzip its last word, unless that lies.
+    """
+    return _decompress(codec, data, most, small=True)
+
+
+def _decompress(codec: int, data: Data, limit: int, *, small: bool) -> memoryview | None:
+    """None if there are more than *limit* bytes; *small*: also if there may be."""
     try:
-        return _DECOMPRESSORS[Compression(codec)](memoryview(data).cast("B"), limit)
+        return _DECOMPRESSORS[codec](memoryview(data).cast("B"), limit, small)
     except (cramjam.DecompressionError, zlib.error) as error:
         raise CorruptRecordError(f"its {Compression(codec).name.lower()} data is damaged: {error}") from None
 
@@ -204,12 +221,6 @@ _COMPRESSORS: Final[Mapping[Compression, Callable[[Data, int], Data]]] = {
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def _too_large(limit: int) -> CorruptRecordError:
-    return CorruptRecordError(
-        f"it decompresses to more than the {limit} bytes that one batch may hold; raise decompression_limit if it is genuine"
-    )
-
-
 def _filled(out: bytearray, used: int) -> memoryview:
     """The first *used* bytes; memory beyond them is freed."""
     if used * 2 < len(out):
@@ -217,12 +228,14 @@ def _filled(out: bytearray, used: int) -> memoryview:
     return memoryview(out)[:used]
 
 
-def _stored(data: memoryview, limit: int) -> memoryview:
+def _stored(data: memoryview, limit: int, small: bool) -> memoryview:
     return data
 
 
-def _from_gzip(data: memoryview, limit: int) -> memoryview:
+def _from_gzip(data: memoryview, limit: int, small: bool) -> memoryview | None:
     """Any number of gzip members; zeros behind one are ignored, as gzip does."""
+    if small and len(data) >= 4 and little(data, len(data) - 4, 4) > limit:
+        return None
     out = bytearray()
     member = zlib.decompressobj(31)  # gzip headers only
     for start in range(0, len(data), _GZIP_PIECE):
@@ -235,50 +248,52 @@ def _from_gzip(data: memoryview, limit: int) -> memoryview:
                 member = zlib.decompressobj(31)
             out += member.decompress(piece, min(_GZIP_STEP, limit - len(out) + 1))
             if len(out) > limit:
-                raise _too_large(limit)
+                return None
             piece = member.unused_data if member.eof else member.unconsumed_tail
     while not member.eof:  # output that the decompressor still buffers
         rest = member.decompress(b"", min(_GZIP_STEP, limit - len(out) + 1))
         out += rest
         if len(out) > limit:
-            raise _too_large(limit)
+            return None
         if not rest:
             raise CorruptRecordError(f"its gzip data ends at byte {len(data)}, before its last block")
     return memoryview(out)
 
 
-def _bounded(data: memoryview, bound: int, limit: int, into: Callable[[memoryview, bytearray], int]) -> memoryview:
+def _bounded(data: memoryview, bound: int, limit: int, small: bool, into: Callable[[memoryview, bytearray], int]) -> memoryview | None:
     """Decompress into memory of the size that the data can fill, or the limit if that is less."""
+    if small and bound > limit:
+        return None
     out = unwritten(min(bound, limit))
     try:
         return _filled(out, into(data, out))
     except cramjam.DecompressionError as error:
         if bound > limit and "whole buffer" in str(error):
-            raise _too_large(limit) from None
+            return None
         raise
 
 
-def _from_zstd(data: memoryview, limit: int) -> memoryview:
-    return _bounded(data, zstd_bound(data), limit, cramjam.zstd.decompress_into)
+def _from_zstd(data: memoryview, limit: int, small: bool) -> memoryview | None:
+    return _bounded(data, zstd_bound(data), limit, small, cramjam.zstd.decompress_into)
 
 
-def _from_lz4(data: memoryview, limit: int) -> memoryview:
-    return _bounded(data, lz4_bound(data), limit, cramjam.lz4.decompress_into)
+def _from_lz4(data: memoryview, limit: int, small: bool) -> memoryview | None:
+    return _bounded(data, lz4_bound(data), limit, small, cramjam.lz4.decompress_into)
 
 
-def _from_snappy(data: memoryview, limit: int) -> memoryview:
+def _from_snappy(data: memoryview, limit: int, small: bool) -> memoryview | None:
     """Raw, or xerial's framing of blocks."""
     framed = data[:8].tobytes() == XERIAL_MAGIC
     size = xerial_size(data) if framed else snappy_size(data)
     if size > limit:
-        raise _too_large(limit)
+        return None
     out = memoryview(unwritten(size))
     into = cramjam.snappy.decompress_raw_into
     used = fill_from_xerial(data, out, into) if framed else into(data, out)
     return out[:used]
 
 
-_DECOMPRESSORS: Final[Mapping[Compression, Callable[[memoryview, int], memoryview]]] = {
+_DECOMPRESSORS: Final[Mapping[int, Callable[[memoryview, int, bool], memoryview | None]]] = {
     Compression.NONE: _stored,
     Compression.GZIP: _from_gzip,
     Compression.SNAPPY: _from_snappy,

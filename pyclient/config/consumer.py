@@ -145,7 +145,8 @@ class ConsumerConfig(ClientConfig):
         "0.9", 1_048_576, Int(1), "Most bytes of one partition in an answer; a single larger batch is still returned.",
         importance="high")
     fetch_buffer_memory: int = option(
-        "pyclient", 67_108_864, Int(1, INT64_MAX), "Bytes fetched ahead of poll, over all partitions; when it is full, fetching pauses.",
+        "pyclient", 67_108_864, Int(1, INT64_MAX), "Bytes fetched ahead of poll, over all partitions; when it is full, fetching pauses. "
+        "Bytes of opened batches that one poll returns, also: it ends with the batch that passes it.",
         unit="B")
     decompression_limit_bytes: int = option(
         "pyclient", 67_108_864, Int(1), "Largest batch after decompression; a larger one raises an error before memory is used.", importance="low")

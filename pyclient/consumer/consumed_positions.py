@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from pyclient.buffers.record_iterator import RecordCursor
 from pyclient.buffers.records_view import (
-    Decode, Records, collect, join, only, positions_after, positions_before, records_after, runs_of, split_at, without)
+    Bounds, Decode, Records, collect, join, memory_of, only, positions_after, positions_before, records_after, runs_of, split_at, without)
 from pyclient.client.interceptors import consumer_interceptors
 from pyclient.codec.record import Record, decoded
 from pyclient.config import ConsumerConfig
@@ -27,8 +27,9 @@ class ConsumedPositions:
     iteration counts when the next one is requested, or at a commit inside the loop's body.
     """
 
-    def __init__(self, core: ConsumerCore) -> None:
+    def __init__(self, core: ConsumerCore, bounds: Bounds) -> None:
         self._core = core
+        self._bounds = bounds
         self._decode = decoder(core.config)
         self._interceptors = consumer_interceptors(core.config.interceptors)
         self._consumed = CommitState()
@@ -50,7 +51,7 @@ class ConsumedPositions:
         The records come first in the next call, unless `mark_returned`, `begin_iteration` or `skip` follows.
         """
         if self._interceptors is None and not self._leftover and not self._not_intercepted:
-            self._in_transit = records = self._collect(limit)
+            self._in_transit = records = self._collect(limit, self._bounds)
             return records
         return self._take_leftover_first(limit, self._core.fetcher.withheld)
 
@@ -61,13 +62,18 @@ class ConsumedPositions:
             # One statement: no interrupt can come between the two.
             self._in_transit, self._leftover = records, join(later, only(self._leftover, withheld))
         elif self._interceptors is None and not self._not_intercepted:
-            self._in_transit = records = self._collect(limit)
+            self._in_transit = records = self._collect(limit, self._bounds_left())
         else:
             records = self._intercepted(limit, withheld)
         return records
 
-    def _collect(self, limit: int) -> Records:
-        return collect(self._core.buffer, limit, self._decode, self._keep)
+    def _collect(self, limit: int, bounds: Bounds) -> Records:
+        return collect(self._core.buffer, limit, self._decode, self._keep, bounds)
+
+    def _bounds_left(self) -> Bounds:
+        """Without the memory of what was taken before and is kept, such as records of paused partitions."""
+        kept = memory_of(self._leftover) + memory_of(self._not_intercepted)
+        return Bounds(max(1, self._bounds.memory - kept), self._bounds.inline)
 
     def _keep(self, records: Records) -> None:
         self._not_intercepted = join(self._not_intercepted, records)
@@ -78,7 +84,7 @@ class ConsumedPositions:
         The records stay in `_not_intercepted` until the interceptors have returned.
         """
         if not without(self._not_intercepted, withheld):
-            self._keep(self._collect(limit))
+            self._keep(self._collect(limit, self._bounds_left()))
         records, later = split_at(without(self._not_intercepted, withheld), limit)
         shown = records if self._interceptors is None else self._interceptors.on_consume(records)
         self._in_transit, self._not_intercepted = shown, join(later, only(self._not_intercepted, withheld))

@@ -23,6 +23,7 @@ from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartiti
 from pyclient.client.core import ClientCore
 from pyclient.consumer.commits import Commits
 from pyclient.consumer.membership import membership
+from pyclient.consumer.opener import Opener
 from pyclient.runtime.environment import ASSIGNOR_THREAD
 from pyclient.runtime.offload import Offload
 
@@ -53,6 +54,7 @@ class ConsumerCore(ClientCore):
         self.finished_commits: deque[Mapping[TopicPartition, OffsetAndMetadata]] = deque()
         """Commits that succeeded, in order; the user's thread takes them from here."""
         self._new_data = asyncio.Event()
+        self._opener = Opener(self.buffer, self.environment, config.fetch_buffer_memory, self._new_data.set)
         self._unanswered_since: float | None = None
         self._joins = "joined; "  # what the next assignment is logged as
         self._logged: frozenset[TopicPartition] = frozenset()
@@ -71,11 +73,11 @@ class ConsumerCore(ClientCore):
         self.buffer.on_room = self.driver.wake_from_anywhere
 
     async def wait_for_data(self, timeout: float | None) -> bool:
-        """Wait for data, a wakeup or a rebalance; False when *timeout* seconds passed without."""
+        """Wait for data that can be taken, a wakeup or a rebalance; False when *timeout* seconds passed without."""
         self.check_open()
         try:
             async with asyncio.timeout(timeout):
-                while not (self.buffer.ready() or self.buffer.woken or self.buffer.nudged):
+                while not (self._opener.has_data() or self.buffer.woken or self.buffer.nudged):
                     self._new_data.clear()
                     await self._new_data.wait()
         except TimeoutError:
@@ -322,6 +324,7 @@ class ConsumerCore(ClientCore):
         finally:
             await super().close()
             self._offload.close()
+            self._opener.close()
             self.buffer.wake()
 
     async def _close_sessions(self) -> None:

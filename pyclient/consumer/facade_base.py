@@ -5,11 +5,12 @@ Holds the state of the one thread or task that uses the consumer.
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
-from pyclient.buffers.records_view import Records
+from pyclient.buffers.records_view import Bounds, Records
 from pyclient.client.facade_base import Facade, left, seconds, sooner
 from pyclient.codec.record import Record
 from pyclient.config import ConsumerConfig
@@ -49,7 +50,7 @@ class ConsumerBase(Facade):
         plugins = {"interceptors": None if interceptors == () else interceptors}
         self._config = ConsumerConfig.parse(config, {**options, **plugins})
         self._core = ConsumerCore(self._config)
-        self._consumed_positions = ConsumedPositions(self._core)
+        self._consumed_positions = ConsumedPositions(self._core, self._bounds())
         self._single_user = SingleUser(self._open_core, self._user)
         self._rebalancing = Rebalancing(self._core, self._consumed_positions, self._single_user)
         self._pending_commits = PendingCommits(self._core, self._consumed_positions)
@@ -61,6 +62,11 @@ class ConsumerBase(Facade):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {description(self._core) if hasattr(self, '_core') else 'without options yet'}>"
+
+    def _bounds(self) -> Bounds:
+        """A thread opens any batch itself, a loop only small ones."""
+        inline = self._core.environment.open_inline_bytes if self._awaits else sys.maxsize
+        return Bounds(self._config.fetch_buffer_memory, inline)
 
     def _user(self) -> object:
         """The caller: a thread or a task."""

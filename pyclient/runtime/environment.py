@@ -16,6 +16,7 @@ from pyclient.runtime.transport import AsyncioNetwork, Network
 from pyclient.runtime.worker_thread import Worker
 
 SEAL_INLINE_BYTES: Final = 65_536
+OPEN_INLINE_BYTES: Final = 1_048_576
 ASSIGNOR_THREAD: Final = "pyclient-assignor"
 """Name of the worker in which a group leader assigns partitions."""
 
@@ -41,6 +42,8 @@ class Environment:
     """Creates the executor for work that would block the loop; the argument names its thread."""
     seal_inline_bytes: int = SEAL_INLINE_BYTES
     """Compressing more than this is done by a worker."""
+    open_inline_bytes: int = OPEN_INLINE_BYTES
+    """The most that one poll of an async consumer decompresses on the loop; larger batches are opened by a worker."""
 
 
 _REAL: Final = Environment()

@@ -163,6 +163,12 @@ def test_a_control_record_without_version_and_type_is_corrupt(key: bytes | None)
         control(key).control_type()
 
 
+def test_B06_a_control_batch_takes_little_memory() -> None:
+    bomb = one(encode_batch([(0, bytes(8192), None, [])], control=True, compression="zstd"))
+    with pytest.raises(CorruptRecordError, match="more than the 4096 bytes"):
+        bomb.control_type()
+
+
 def test_a_control_batch_whose_record_is_gone_has_no_type() -> None:
     data = encode_batch([], control=True)
     assert one(data).control_type() == "NONE"

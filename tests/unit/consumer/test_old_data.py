@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from pyclient import AsyncConsumer, Consumer, TopicPartition
+from pyclient import AsyncConsumer, Consumer
 from pyclient.codec.compression import Compression
 from pyclient.codec.encode import encode_batch
 from pyclient.errors import CorruptRecordError
 from pyclient.testing import FakeCluster
-from pyclient.testing.fake.model.batch import Batch
 from tests.unit.codec.damage import record, with_records, zigzag
 from tests.unit.codec.old_messages import CODECS, message, written
+from tests.unit.consumer.stored import T0, reading, store
 
-T0 = TopicPartition("t", 0)
 ROWS = [(1000 + at, b"k%d" % at, b"v%d" % at) for at in range(10)]
 VALUES = [row[2] for row in ROWS]
 FORMATS = pytest.mark.parametrize(("magic", "codec"), [(magic, codec) for magic in (0, 1) for codec in (Compression.NONE, *CODECS)])
@@ -29,17 +28,6 @@ def cluster(fake_cluster: FakeCluster) -> FakeCluster:
     return fake_cluster
 
 
-def store(cluster: FakeCluster, *entries: tuple[bytes, int]) -> None:
-    """Append entries and the number of records in each to partition 0, as the log of an upgraded broker has them."""
-    def append(kafka: Any) -> None:
-        partition = kafka.topics["t"].partitions[0]
-        log = partition.log_of(partition.leader)
-        for data, count in entries:
-            partition._append(log, Batch(data, log.end, log.end + count - 1, partition.leader_epoch, 0, 2000, -1, -1, -1, count))
-
-    cluster._do(append)
-
-
 def store_old(cluster: FakeCluster, magic: int, codec: Compression) -> None:
     """`ROWS` in an old format at the offsets 0 to 9, and a record of today at 10."""
     if codec:
@@ -47,10 +35,6 @@ def store_old(cluster: FakeCluster, magic: int, codec: Compression) -> None:
     else:
         store(cluster, *((message(magic, at, *row), 1) for at, row in enumerate(ROWS)))
     store(cluster, (encode_batch([(2000, None, b"new", ())], base_offset=len(ROWS)), 1))
-
-
-def reading(cluster: FakeCluster, **options: Any) -> dict[str, Any]:
-    return {"bootstrap_servers": cluster.bootstrap_servers, "auto_offset_reset": "earliest", "enable_auto_commit": False, **options}
 
 
 @FORMATS
