@@ -35,6 +35,7 @@ from pyclient.errors import (
     InvalidGroupIdError, InvalidRegularExpressionError, InvalidRequestError, KafkaError, StaleMemberEpochError,
     TopicAuthorizationError, UnknownMemberIdError, UnreleasedInstanceIdError, UnsupportedAssignorError, UnsupportedVersionError,
 )
+from pyclient.redaction import in_one_line
 
 if TYPE_CHECKING:
     from random import Random
