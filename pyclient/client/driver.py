@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from pyclient.core.manager import Manager, Request, earliest
 from pyclient.errors import KafkaError, raisable
 from pyclient.net.pool import ConnectionPool
+from pyclient.runtime.loop_thread import runs_here
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -72,8 +73,9 @@ class Driver:
         if self._scheduled or self._loop is None:
             return
         self._scheduled = True
+        schedule = self._loop.call_soon if runs_here(self._loop) else self._loop.call_soon_threadsafe
         try:
-            self._loop.call_soon_threadsafe(self._turn)
+            schedule(self._turn)
         except RuntimeError:
             _log.debug("woken after the loop was closed")
         except BaseException:  # Ctrl-C in a user's thread: the turn may not be scheduled

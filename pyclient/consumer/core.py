@@ -25,6 +25,7 @@ from pyclient.consumer.commits import Commits
 from pyclient.consumer.membership import membership
 from pyclient.consumer.opener import Opener
 from pyclient.runtime.environment import ASSIGNOR_THREAD
+from pyclient.runtime.loop_thread import runs_here
 from pyclient.runtime.offload import Offload
 
 _log = logging.getLogger(__name__)
@@ -105,7 +106,11 @@ class ConsumerCore(ClientCore):
 
     def notify_data(self) -> None:
         """There is data, or a wakeup. Any thread may call it."""
-        if self.loop is not None and not self.loop.is_closed():
+        if self.loop is None or self.loop.is_closed():
+            return
+        if runs_here(self.loop):
+            self._new_data.set()
+        else:
             self.loop.call_soon_threadsafe(self._new_data.set)
 
     # ---- assignment and positions -----------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any, Final
 from pyclient.buffers.delivery import BatchResult, Observer
 from pyclient.errors import IllegalStateError, KafkaError, raisable
 from pyclient.records import TopicPartition
+from pyclient.runtime.loop_thread import runs_here
 
 _log = logging.getLogger(__name__)
 LAST_CALLBACKS: Final = 1.0
@@ -90,7 +91,10 @@ class LoopObserver(Observer):
                 future.set_result(None)
 
         def gate() -> None:
-            loop.call_soon_threadsafe(done)
+            if runs_here(loop):
+                done()
+            else:
+                loop.call_soon_threadsafe(done)
 
         result.when_done(gate)
         try:

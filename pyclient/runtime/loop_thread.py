@@ -18,6 +18,11 @@ _here: Final = threading.local()
 T = TypeVar("T")
 
 
+def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether *loop* runs in this thread now: only other threads must wake it, which takes it system calls and a turn."""
+    return asyncio._get_running_loop() is loop
+
+
 class Portal:
     """A daemon thread that runs an asyncio loop until `stop` or `stop_after`."""
 

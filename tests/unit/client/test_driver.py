@@ -261,7 +261,7 @@ def test_a_wake_up_that_Ctrl_C_interrupts_does_not_swallow_the_next_one(monkeypa
         async with driven() as here:
             before = await here.quiet()
             with monkeypatch.context() as patched:
-                patched.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", interrupted)
+                patched.setattr(asyncio.get_running_loop(), "call_soon", interrupted)
                 with pytest.raises(KeyboardInterrupt):
                     here.driver.wake_from_anywhere()
             here.driver.wake_from_anywhere()
