@@ -122,14 +122,16 @@ class RecordBatch:
         """As `open`, but a compressed batch stays closed if it may decompress to more than *most* bytes.
 
         Returns the bytes that it takes while it is open, or -1 if it stays closed. Compressed messages of the formats
-        0 and 1 always do.
+        0 and 1 always do. What it decompressed is kept, for `closed`, until `forget_source`.
         """
         return self.held if self.try_open(most) else -1
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def ensure_open(self) -> cython.int:
-        self.try_open(NO_LIMIT)
+        if not self.opened:
+            self.try_open(NO_LIMIT)
+            self.source = None
         return 0
 
     @cython.cfunc
