@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether *loop* runs in this thread now: only other threads must wake it, by system calls and a turn of its own."""
+    """Whether *loop* runs in this thread now: only other threads must wake it, with system calls."""
     return asyncio._get_running_loop() is loop
 
 

@@ -239,7 +239,7 @@ class Facts:
         self.starts[tp].add(start)
 
     def led_by_retention(self, tp: Key, due: int, offset: int) -> bool:
-        """Whether a reader that was due before the start of a log may be at *offset*; of any leader's log, old or new."""
+        """Whether a reader, due before the start of a log, may be at *offset*; of any leader's log, old or new."""
         return any(due < start <= offset for start in self.starts[tp])
 
     def lead(self, tp: Key, log: Log, *, start: int, clean: bool) -> None:
