@@ -21,7 +21,7 @@ JOBS := 2
 # Files run in the order of tests/levels.py, not in that of their numbers of tests.
 AT_ONCE = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup jars demo test test-all test-pure test-containers test-kerberos nightly proof threads-long flaky soak durability fuzz check bench trace build docs lock clean
+.PHONY: help setup jars demo test test-all test-pure test-containers test-kerberos nightly proof threads-long flaky soak durability fuzz fuzz-asan check bench trace build docs lock clean
 
 help: ## these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,8 +71,11 @@ durability: setup jars ## three brokers killed, paused and restarted under load;
 	@PYCLIENT_DURABILITY_SECONDS=$${FOR:-60} PYCLIENT_DURABILITY_RATE=$${RATE:-22000} PYCLIENT_DURABILITY_FAULTS=$${FAULTS:-9} \
 		PYCLIENT_DURABILITY_SEED=$${SEED:-1} $(PYTEST) -s tests/broker/durability/test_three_brokers.py tests/broker/durability/test_groups_of_readers.py $(ARGS)
 
-fuzz: setup ## damaged batches, messages and Arrow data for FOR=60 seconds each, with a checking allocator; SEED=7
-	@PYTHONMALLOC=debug PYCLIENT_FUZZ_SECONDS=$${FOR:-60} $${SEED:+env PYCLIENT_FUZZ_SEED=$$SEED} $(PYTEST) -s tests/fuzz $(ARGS)
+fuzz: setup ## damaged batches, messages, buffers and Arrow data, all at once for FOR=60 seconds, with a checking allocator; SEED=7
+	@PYTHONMALLOC=debug PYCLIENT_FUZZ_SECONDS=$${FOR:-60} $${SEED:+env PYCLIENT_FUZZ_SEED=$$SEED} $(PYTEST) -n 6 --dist loadfile -rP tests/fuzz $(ARGS)
+
+fuzz-asan: setup ## the same for FOR=60 seconds each on modules that AddressSanitizer checks, compiled in build/asan; SEED=7
+	@$(BIN)/python .ci/fuzz_asan.py $${FOR:-60} $${SEED:-}
 
 test-containers: setup jars ## brokers in containers, nothing skipped; TESTS=tests/broker runs every test of brokers there
 	@mkdir -p $(JUNIT)

@@ -146,6 +146,8 @@ def _read(arrow: Any, reader: Any, kinds: Mapping[str, str], free: Collection[st
 
 def _sound(arrow: Any, name: str, array: Any, rows: int, *, whole: bool) -> Any:
     """*array*, whose buffers hold as many rows as they should; checked value by value where Arrow will read them."""
+    if _starts_before(arrow, array):
+        raise ValueError(f"column {name!r} is damaged: it starts before its memory")
     try:
         array.validate(full=whole or _is_converted(arrow, array.type))
     except arrow.ArrowException as error:
@@ -153,6 +155,18 @@ def _sound(arrow: Any, name: str, array: Any, rows: int, *, whole: bool) -> Any:
     if len(array) != rows:
         raise ValueError(f"column {name!r} is damaged: it has {len(array)} rows, its batch has {rows}")
     return array
+
+
+def _starts_before(arrow: Any, array: Any) -> bool:
+    """Whether it, or an array within it, begins before its buffers: Arrow takes such an offset from others as it is."""
+    types, within = arrow.types, []
+    if types.is_dictionary(array.type):
+        within = [array.indices, array.dictionary]
+    elif types.is_list(array.type) or types.is_large_list(array.type):
+        within = [array.values]
+    elif types.is_struct(array.type):
+        within = [array.field(at) for at in range(array.type.num_fields)]
+    return array.offset < 0 or any(_starts_before(arrow, each) for each in within)
 
 
 # --- types ----------------------------------------------------------------------------------------------------------

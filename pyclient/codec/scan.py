@@ -10,6 +10,7 @@ from cython.cimports.libc.stdint import int64_t, uint8_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memset
 
 SMALLEST_BODY = cython.declare(cython.int, 6)  # attributes, timestamp, offset, key, value, headers: a byte each
+MOST_HEADERS = cython.declare(cython.int, 1_000_000)  # of a record: each becomes an object when the record is looked at (B10)
 LONGEST_HEAD = cython.declare(cython.int, 11)  # of a short record: length, attributes, timestamp, offset and key's length take 2, 1, 3, 3, 2
 
 # What may be wrong with a record, by the number in `Scan.fault`, as the end of a sentence about it.
@@ -24,6 +25,7 @@ _FAULTS: tuple = (
     "its number of headers is negative or more than the record can hold",
     "a header's name is null or longer than the record",
     "a header's value is longer than the record",
+    "it has more than 1,000,000 headers",
 )
 
 
@@ -134,6 +136,9 @@ def _scan_headers(scan: cython.pointer(Scan), totals: cython.pointer(Totals), co
     size: int64_t
     if count < 0 or count > (scan.end - scan.at) // 2:  # a header has at least two lengths
         scan.fault = 7
+        return
+    if count > MOST_HEADERS:
+        scan.fault = 10
         return
     totals.headers += count
     while count and not scan.fault:

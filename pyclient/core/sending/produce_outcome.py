@@ -17,16 +17,23 @@ from pyclient.records import TopicPartition
 
 MAYBE_WRITTEN: Final = (RequestTimedOutError, NotEnoughReplicasAfterAppendError, UnknownServerError)
 """Errors that a leader may answer after it has written the batch."""
+UNKNOWN: Final = -1
+PAST_OFFSETS: Final = 2**63 - 2**31
+"""From here on the last record of a batch may have no offset of 64 bits."""
+
+
+def _known(offset: int) -> int:
+    return offset if 0 <= offset < PAST_OFFSETS else UNKNOWN
 
 
 @attrs.frozen
 class Stored:
-    """The batch is in the log from *base_offset* on (-1: unknown).
+    """The batch is in the log from *base_offset* on (`UNKNOWN`: the broker does not say, or says what is no offset).
 
     *append_time* in ms is set if the broker timestamps records, else -1.
     """
 
-    base_offset: int
+    base_offset: int = attrs.field(converter=_known)
     append_time: int = -1
     in_doubt: ClassVar = False
 

@@ -22,7 +22,7 @@ from pyclient.core.metadata import Metadata
 from pyclient.core.sending.adaptive_partitioning import AdaptivePartitioning
 from pyclient.core.sending.delivery_errors import expired, given_up, in_doubt, record_errors
 from pyclient.core.sending.leader_queues import LeaderQueues
-from pyclient.core.sending.produce_outcome import GiveUp, ProduceOutcome, Split, Stored, TryAgain
+from pyclient.core.sending.produce_outcome import UNKNOWN, GiveUp, ProduceOutcome, Split, Stored, TryAgain
 from pyclient.core.sending.produce_request import BatchOutcomes, produce_request
 from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.sequencing import PartitionSequence
@@ -251,6 +251,8 @@ class Sender:
         match outcome:
             case Stored(base_offset, append_time):
                 sequence.stored()
+                if base_offset == UNKNOWN and self._limits.acks:
+                    _log.debug("a batch of %s is stored at an unknown offset", batch.queue.topic_partition)
                 if not overdue:
                     self._listener.stored(batch)
                     batch.result.complete(base_offset, append_time)

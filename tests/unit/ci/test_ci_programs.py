@@ -164,3 +164,30 @@ def test_each_test_that_containers_run_exists() -> None:
         file, _, function = name.partition("::")
         assert (ROOT / file).exists(), name
         assert f"def {function}(" in (ROOT / file).read_text() if function else True, name
+
+
+@pytest.mark.parametrize(("printed", "message"), [("libasan.so", "apt-get install libgcc-N-dev"), (None, "apt-get install gcc libc6-dev")])
+def test_fuzz_asan_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str | None, message: str) -> None:
+    if printed is not None:
+        (tmp_path / "gcc").write_text(f"#!/bin/sh\necho {printed}\n")
+        (tmp_path / "gcc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit, match=message):
+        load("fuzz_asan").library()
+
+
+def test_fuzz_asan_runs_every_fuzzer_after_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load("fuzz_asan")
+    ran: list[str] = []
+
+    def fuzz(name: str, *_: object) -> bool:
+        ran.append(name)
+        return name != "mutate"
+
+    for name in ("library", "compile_modules"):
+        monkeypatch.setattr(module, name, lambda: Path("libasan.so"))
+    monkeypatch.setattr(module, "copy", lambda _names: None)
+    monkeypatch.setattr(module, "fuzz", fuzz)
+    with pytest.raises(SystemExit, match=r"failed: mutate \(seed 7\)"):
+        module.main("1", "7")
+    assert set(ran) == {path.stem for path in (ROOT / "tests" / "fuzz").glob("*.py") if "def main(" in path.read_text()}

@@ -15,6 +15,7 @@ from pyclient.codec.batches import read_batches
 from tests.unit.buffers.accumulators import WALL_MS, Clock, accumulator
 from tests.unit.buffers.bulks import no_conversion
 from tests.unit.buffers.test_bulk import written
+from tests.unit.codec.arrow_structures import ArrowArray, address_of
 
 NAMES = Names("value", "key", "headers", "timestamp", None)
 WORDS = [b"one", None, b"", b"a rather long word, longer than a view holds inline", b"five"]
@@ -133,6 +134,29 @@ def test_a_column_that_was_named_must_be_there_once() -> None:
         batches(data, NAMES._replace(value="body"))
     with pytest.raises(ValueError, match="neither a column 'value' of values nor 'key' of keys"):
         batches(data, NAMES)
+
+
+class Shifted:
+    """A record batch by the C interface whose column *number* says that it starts a row before its memory."""
+
+    def __init__(self, batch: Any, number: int) -> None:
+        self._batch, self._number = batch, number
+
+    def __arrow_c_array__(self, schema: Any = None) -> Any:
+        shape, made = self._batch.__arrow_c_array__(schema)
+        array = ArrowArray.from_address(address_of(made))
+        array.children[self._number].contents.offset = -1
+        return shape, made
+
+
+@pytest.mark.parametrize(("number", "name"), [(0, "value"), (1, "timestamp"), (2, "headers"), (3, "key")])
+def test_B09_a_column_that_starts_before_its_memory_is_refused(number: int, name: str) -> None:
+    headers = pyarrow.array([[("a", b"b")]] * 3, pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])))
+    keys = pyarrow.array(["x", "y", "x"]).dictionary_encode()
+    columns: dict[str, Any] = {"value": [b"a", b"b", b"c"], "timestamp": [1, 2, 3], "headers": headers, "key": keys}
+    batch = pyarrow.record_batch(columns)
+    with pytest.raises(ValueError, match=f"column '{name}' is damaged: it starts before its memory"):
+        next(batches(Shifted(batch, number), NAMES))
 
 
 def test_data_other_than_arrow_is_rejected() -> None:

@@ -267,6 +267,7 @@ GOOD = record(b"\0\0\0\1\1\0")
         (with_records(THREE, record(b"\0\0\0\1" + zigzag(3) + b"\0\0")), "its value is longer"),
         (with_records(THREE, record(b"\0\0\0\1\1\1")), "its number of headers"),
         (with_records(THREE, record(b"\0\0\0\1\1" + zigzag(2**31 - 1))), "its number of headers"),
+        (with_records(THREE, record(b"\0\0\0\1\1" + zigzag(1_000_001) + b"\0\1" * 1_000_001)), "it has more than 1,000,000 headers"),
         (with_records(THREE, record(b"\0\0\0\1\1\2" + b"\1\1")), "a header's name is null"),
         (with_records(THREE, record(b"\0\0\0\1\1\2" + b"\x06a\1")), "a header's name is null or longer"),
         (with_records(THREE, record(b"\0\0\0\1\1\2" + b"\2a\x08x")), "a header's value is longer"),
@@ -279,6 +280,20 @@ def test_a_damaged_record_behind_a_right_checksum_is_found_and_named(data: bytes
         batch.open()
     with pytest.raises(CorruptRecordError):
         to_arrow([("t", 0, batch, 0, None)])
+
+
+def test_B10_a_record_may_have_a_million_headers() -> None:
+    section = zigzag(1_000_000) + b"\0\1" * 1_000_000
+    batch = one(with_records(THREE, record(b"\0\0\0\1\1" + section)))
+    (found,) = batch.records("t", 0)
+    assert found.headers == [("", None)] * 1_000_000
+
+
+def test_B10_a_small_record_of_30_million_headers_is_refused_in_the_memory_of_its_decompression() -> None:
+    body = b"\0\0\0\1\1" + zigzag(30_000_000) + bytes(60_000_000)
+    batch = one(with_records(changed(THREE, {"attributes": Compression.ZSTD}), bytes(compress(Compression.ZSTD, record(body)))))
+    with pytest.raises(CorruptRecordError, match="offset 50 .*more than 1,000,000 headers"):
+        batch.open()
 
 
 def test_numbers_written_longer_than_needed_are_read_as_other_clients_write_them() -> None:

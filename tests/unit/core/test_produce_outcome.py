@@ -32,6 +32,15 @@ def test_no_error_is_stored_at_its_offset() -> None:
     assert produce_outcome(TP, part()) == Stored(42, -1)
 
 
+@pytest.mark.parametrize("offset", [-1, -5, -(2**63), 2**63 - 1, 2**63 - 2**31])
+def test_I03_what_is_no_offset_is_an_unknown_one_and_no_error(offset: int) -> None:
+    assert produce_outcome(TP, part(base_offset=offset)) == Stored(-1)
+
+
+def test_the_last_offset_for_a_largest_batch_is_known() -> None:
+    assert produce_outcome(TP, part(base_offset=2**63 - 2**31 - 1)) == Stored(2**63 - 2**31 - 1)
+
+
 def test_the_brokers_timestamp_is_in_milliseconds() -> None:
     moment = datetime.datetime(2024, 1, 2, 3, 4, 5, 678_000, tzinfo=datetime.timezone.utc)
     assert produce_outcome(TP, part(log_append_time=moment)) == Stored(42, 1_704_164_645_678)

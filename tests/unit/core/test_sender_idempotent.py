@@ -1,6 +1,7 @@
 """Producer ids, epochs and sequences: each record once and in order for all answers (P15 to P21, I01 to I12)."""
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -217,6 +218,16 @@ def test_I03_DUPLICATE_SEQUENCE_counts_as_stored_at_an_unknown_offset() -> None:
     (sent,) = world.turn()
     produced(sent, {0: DUPLICATE})
     assert delivery.result(0).offset is None
+
+
+def test_I03_a_base_offset_that_is_none_counts_as_stored_at_an_unknown_offset(caplog: pytest.LogCaptureFixture) -> None:
+    world = Idempotent()
+    delivery = world.batch()
+    (sent,) = world.turn()
+    with caplog.at_level(logging.DEBUG):
+        produced(sent, {0: 0}, base=-5)
+    assert delivery.result(0).offset is None
+    assert "a batch of t-0 is stored at an unknown offset" in caplog.text
 
 
 def test_I04_a_later_batch_out_of_order_waits_for_the_earlier_one_without_a_new_epoch() -> None:
