@@ -8,6 +8,8 @@ from __future__ import annotations
 import base64
 import enum
 import itertools
+import struct
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 from uuid import UUID
@@ -15,7 +17,10 @@ from uuid import UUID
 import attrs
 
 from pyclient.codec.apis import Api
+from pyclient.codec.compression import Compression
 from pyclient.codec.consumer_protocol import encode_assignment, encode_subscription
+from pyclient.codec.crc import crc32c
+from pyclient.codec.encode import encode_batch
 from pyclient.plugins import Assignment, MemberView
 from pyclient.records import TopicPartition
 from pyclient.testing.fake.control import Answer, Bytes, Change, Drop, Fail, Silence, Throttle, Verdict
@@ -25,6 +30,9 @@ TOPIC: Final = "t"
 EVIL: Final = "x\nERROR all is lost\x1b[2J"
 """Text that would forge a line of a log, or clear a terminal."""
 PASSWORD: Final = "open sesame 1704"
+SCRAM: Final = "SCRAM-SHA-256"
+HEADER: Final = 61
+"""Bytes of a batch before its records."""
 LONG_MS: Final = 2**31 - 1
 MANY: Final = 12_000
 """More than a member accepts unseen (G09, N11)."""
@@ -69,6 +77,11 @@ class Attack:
     start: Callable[[], Decide]
     logs_in: bool = False
     """The clients log in with `PASSWORD`, which no error and no line of the log may show."""
+    mechanism: str = "PLAIN"
+    refuses: bool = False
+    """The clients must not go on after the login."""
+    options: Mapping[str, Any] = {}
+    """Of each client."""
     bounds: Bounds = Bounds()
 
 
@@ -152,6 +165,7 @@ def _strange_ids(count: int) -> dict[str, object]:
     return {"assignment": {"topic_partitions": [{"topic_id": UUID(int=number + 1), "partitions": [0]} for number in range(count)]}}
 
 
+SMALL: Final = {"decompression_limit_bytes": 2**20}
 _NO_PARTITIONS: Final = {"throttle_time": 0, "error_code": 0, "session_id": 0, "responses": []}
 _HUGE_COUNT: Final = b"\0\0\0\0\0" + b"\xff\xff\xff\xff\x07" + b"\0" * 20
 """A response that announces two thousand million items."""
@@ -165,6 +179,29 @@ def _echo(request: Request) -> Verdict | None:
     message = bytes(request.body.auth_bytes)
     texts = (message.decode(errors="replace"), base64.b64encode(message).decode(), message.hex())
     return Change(lambda fields: {**fields, "error_code": 58, "error_message": " ".join(texts)})
+
+
+def _scram(change: Callable[[dict[str, str]], Mapping[str, str]], after: str = "") -> Callable[[], Decide]:
+    """Messages of a SCRAM login with other attributes: ``r`` nonce, ``s`` salt, ``i`` iterations, ``v`` signature."""
+    def rewritten(fields: Any) -> dict[str, object]:
+        parts = dict(part.split("=", 1) for part in bytes(fields["auth_bytes"]).decode().split(",") if "=" in part)
+        made = ",".join(f"{name}={value}" for name, value in {**parts, **change(parts)}.items() if value)
+        return {"auth_bytes": made.encode() if after in parts else fields["auth_bytes"]}
+
+    return changed(rewritten, Api.SASL_AUTHENTICATE)
+
+
+def _bombs(count: int, size: int) -> Callable[[], Decide]:
+    """So many batches that decompress to *size* bytes each."""
+    def start() -> Decide:
+        packer = zlib.compressobj(9, wbits=31)
+        packed = packer.compress(bytes(size)) + packer.flush()
+        head = bytearray(encode_batch([(0, None, b"", None)])[:HEADER])
+        struct.pack_into(">i", head, 8, HEADER - 12 + len(packed))
+        struct.pack_into(">h", head, 21, Compression.GZIP)
+        struct.pack_into(">I", head, 17, crc32c(bytes(head[21:]) + packed))
+        return _fetched(records=(bytes(head) + packed) * count)()
+    return start
 
 
 # ---- the table ------------------------------------------------------------------------------------------------------
@@ -187,6 +224,12 @@ ATTACKS: Final = (
     # logins
     Attack(name="an echo of the password", clients=ALL, logs_in=True, start=lambda: _echo),
     Attack(name="a size of 28 MB instead of a login", clients=ALL, logs_in=True, start=always(Bytes(b"\x01\xc0\0\0" + b"\0" * 1000), Api.SASL_AUTHENTICATE)),
+    Attack(name="a SCRAM signature of another server", clients=ALL, logs_in=True, mechanism=SCRAM, refuses=True, start=_scram(lambda _: {"v": "AAAA"}, after="v")),
+    Attack(name="no SCRAM signature", clients=ALL, logs_in=True, mechanism=SCRAM, refuses=True, start=_scram(lambda _: {"v": ""}, after="v")),
+    Attack(name="2**31 SCRAM iterations", clients=ALL, logs_in=True, mechanism=SCRAM, refuses=True, start=_scram(lambda _: {"i": str(2**31)}, after="i")),
+    Attack(name="one SCRAM iteration", clients=ALL, logs_in=True, mechanism=SCRAM, refuses=True, start=_scram(lambda _: {"i": "1"}, after="i")),
+    Attack(name="SCRAM without a nonce", clients=ALL, logs_in=True, mechanism=SCRAM, refuses=True, start=_scram(lambda _: {"r": ""}, after="r")),
+    Attack(name="a forged SCRAM error", clients=ALL, logs_in=True, mechanism=SCRAM, refuses=True, start=_scram(lambda _: {"v": "", "e": EVIL * 1000}, after="v")),
     Attack(name="noise instead of a login", clients=ALL, logs_in=True, start=always(Bytes(b"\xff" * 100, framed=True), Api.SASL_AUTHENTICATE)),
     Attack(name="a login without mechanisms", clients=ALL, logs_in=True, start=changed(lambda _: {"mechanisms": [EVIL] * 100, "error_code": 33}, Api.SASL_HANDSHAKE)),
     Attack(name="a login without end", clients=ALL, logs_in=True, start=always(Silence(), Api.SASL_AUTHENTICATE)),
@@ -216,6 +259,8 @@ ATTACKS: Final = (
     Attack(name="fetches answered without partitions", clients=READERS, start=always(Answer(_NO_PARTITIONS), Api.FETCH)),
     Attack(name="fetch sessions forgotten each time", clients=READERS, start=in_turn((Answer({**_NO_PARTITIONS, "session_id": 7}), Fail(70)), Api.FETCH)),
     Attack(name="damaged records", clients=READERS, start=_fetched(records=b"\0" * 61 + b"\xff" * 100)),
+    Attack(name="a batch that decompresses to too much", clients=READERS, start=_bombs(1, 2**22), options=SMALL),
+    Attack(name="500 batches that decompress to too much", clients=READERS, start=_bombs(500, 2**22), options=SMALL),
     Attack(name="half a batch", clients=READERS, start=_fetched(records=b"\0" * 11)),
     Attack(name="offsets that are never in the log", clients=READERS, start=_fetched(error_code=1)),
     Attack(name="a near replica that does not exist", clients=READERS, start=_fetched(preferred_read_replica=77)),

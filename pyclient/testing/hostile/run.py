@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 import attrs
 
 from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
+from pyclient.codec.apis import Api
 from pyclient.errors import ConfigurationError, IllegalStateError, KafkaError
 from pyclient.testing.fake.cluster import FakeCluster
 from pyclient.testing.hostile.attacks import PASSWORD, TOPIC, Attack, Client
@@ -24,6 +25,7 @@ LONGEST_LINE: Final = 2000
 OPTIONS: Final[dict[str, Any]] = {"request_timeout_ms": 300, "default_api_timeout_ms": 300, "socket_connection_setup_timeout_ms": 300}
 USER: Final = "alice"
 LOGIN: Final = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_plain_username": USER, "sasl_plain_password": PASSWORD}
+LOGIN_APIS: Final = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 Options: TypeAlias = Mapping[str, Any]
 Protocol: TypeAlias = Literal["classic", "consumer"]
 READING: Final[dict[str, Any]] = {**OPTIONS, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 200}
@@ -64,9 +66,15 @@ def run(attack: Attack) -> Cost:
         cluster.create_topic(TOPIC, 2)
         cluster.intercept(attack.start())
         memory, began = _peak_mib(), time.monotonic()
-        wrong = _all_at_once(attack.clients, {"bootstrap_servers": cluster.bootstrap_servers, **(LOGIN if attack.logs_in else {})})
+        wrong = _all_at_once(attack.clients, {"bootstrap_servers": cluster.bootstrap_servers, **(_login(attack) if attack.logs_in else {}), **attack.options})
+        if attack.refuses:
+            wrong += sorted({f"{each.client_id}: {each.api.name} behind a login that is none" for each in cluster.requests() if each.api not in LOGIN_APIS})
         return Cost(requests=Counter(str(each.client_id) for each in cluster.requests()), seconds=time.monotonic() - began,
                     memory_mib=_peak_mib() - memory, lines=tuple(lines.found), wrong=tuple(wrong))
+
+
+def _login(attack: Attack) -> Options:
+    return {**LOGIN, "sasl_mechanism": attack.mechanism}
 
 
 def _peak_mib() -> float:

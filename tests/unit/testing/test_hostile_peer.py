@@ -7,7 +7,8 @@ import attrs
 import pytest
 
 from pyclient.testing.__main__ import main
-from pyclient.testing.fake.control import Bytes
+from pyclient.codec.apis import Api
+from pyclient.testing.fake.control import Bytes, Delay
 from pyclient.testing.hostile.attacks import ATTACKS, PASSWORD, Attack, Bounds, Client, always, every
 from pyclient.testing.hostile.run import Cost, run
 
@@ -20,6 +21,11 @@ def test_an_attack_costs_no_client_more_than_its_bounds(attack: Attack) -> None:
     cost = run(attack)
     assert cost.beyond(attack) == []
     assert cost.requests
+
+
+def test_a_client_that_goes_on_behind_a_login_that_is_none_is_said() -> None:
+    honest = Attack(name="row", clients=(Client.ADMIN,), start=always(Delay(0.0), Api.METADATA), logs_in=True, mechanism="SCRAM-SHA-256", refuses=True)
+    assert any("METADATA behind a login that is none" in said for said in run(honest).beyond(honest))
 
 
 def test_names_are_different() -> None:
