@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import attrs
 
 from pyclient.codec.apis import Api, VersionRange
-from pyclient.codec.produce import Buffer
+from pyclient.codec.messages import Buffer
 from pyclient.errors import KafkaError
 
 
