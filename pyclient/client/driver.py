@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from pyclient.core.manager import Manager, Request, earliest
+from pyclient.core.manager import AskForLone, Manager, Request, earliest
 from pyclient.errors import KafkaError, raisable
 from pyclient.net.pool import ConnectionPool
 from pyclient.runtime.loop_thread import runs_here
@@ -36,20 +36,18 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         self._waiters: dict[asyncio.Future[Any], Callable[[], Any]] = {}
-        self._lone_request: Callable[[float, ConnectionPool], Request | None] = lambda now, connections: None
+        self._lone: AskForLone = lambda now, ready: None
         self._looks = True  # the next turn has to poll the managers
         self._closed = False
         self._stopped_by: KafkaError | None = None
         self.turns = 0
 
-    def start(self, connections: ConnectionPool, managers: Iterable[Manager],
-              lone_request: Callable[[float, ConnectionPool], Request | None] | None = None) -> None:
-        """Start on the running loop. *lone_request* is asked first after `wake_for_records`."""
+    def start(self, connections: ConnectionPool, managers: Iterable[Manager], lone: AskForLone | None = None) -> None:
+        """Start on the running loop. *lone* is asked first after `wake_for_records`."""
         self._loop = asyncio.get_running_loop()
         self._connections = connections
         self._managers = list(managers)
-        if lone_request is not None:
-            self._lone_request = lone_request
+        self._lone = lone or self._lone
         self.wake()
 
     # ---- waking up --------------------------------------------------------------------------------------------------
@@ -80,7 +78,7 @@ class Driver:
         self.wake_for_records()
 
     def wake_for_records(self) -> None:
-        """As `wake_from_anywhere`, when the turn may begin with `on_records`."""
+        """As `wake_from_anywhere`, but only because of new records: the turn may send a lone one, and end."""
         if self._scheduled or self._loop is None:
             return
         self._scheduled = True
@@ -121,13 +119,13 @@ class Driver:
     def _send_lone(self, connections: ConnectionPool) -> bool:
         """Write a request that is the only thing to do; returns whether it was."""
         now = self._clock()
-        request = self._lone_request(now, connections)
-        if request is None:
+        lone = self._lone(now, connections)
+        if lone is None:
             return False
         connections.start_window(now)
-        self._send(connections, request)
-        self._set_timer(now + request.timeout)
-        return not self._looks
+        self._send(connections, lone.request)
+        self._set_timer(now + lone.request.timeout)
+        return not (lone.more or self._looks)
 
     def _poll_managers(self, connections: ConnectionPool) -> None:
         for _ in range(ROUNDS):

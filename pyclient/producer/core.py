@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 
 from pyclient.buffers.accumulator import Accumulator
@@ -15,7 +15,7 @@ from pyclient.buffers.queues import TopicQueues
 from pyclient.codec.compression import Compression
 from pyclient.config import ProducerConfig
 from pyclient.core.cluster import Cluster
-from pyclient.core.manager import Manager, Ready, Request
+from pyclient.core.manager import AskForLone, Manager
 from pyclient.core.sending.auto_create import TopicCreation
 from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.sender import Sender, SendingLimits
@@ -79,9 +79,9 @@ class ProducerCore(ClientCore):
         metadata, *others = super().managers()
         return [metadata, self.sender, *others]
 
-    def lone_request(self) -> Callable[[float, Ready], Request | None]:
-        """As `ClientCore.lone_request`."""
-        return self.sender.lone_request
+    def lone(self) -> AskForLone:
+        """As `ClientCore.lone`."""
+        return self.sender.lone
 
     async def start(self) -> None:
         """Bind to the running loop; ready batches wake it from now on."""
