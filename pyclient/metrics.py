@@ -11,6 +11,8 @@ from enum import Enum
 from threading import RLock
 from typing import Final, NamedTuple, TypeAlias
 
+from pyclient.metric_values import Total, Windows
+
 Labels = tuple[str, ...]
 
 
@@ -110,16 +112,6 @@ Read: TypeAlias = Callable[[], "float | None"]
 NANOSECONDS: Final = 1e9
 
 
-class _Window:
-    __slots__ = ("count", "highest", "since", "total")
-
-    def __init__(self, since: float) -> None:
-        self.since = since
-        self.count = 0
-        self.total = 0.0
-        self.highest = float("-inf")
-
-
 class _Mark(NamedTuple):
     """The totals at the start of a window."""
 
@@ -138,18 +130,24 @@ class Metrics:
         self._samples = samples
         self._window_s = window_s
         self._lock = RLock()  # a signal handler may read metrics during an update
-        self._totals: dict[Key, float] = {}
-        self._windows: dict[Key, deque[_Window]] = {}
+        self._totals: dict[Key, Total] = {}
+        self._windows: dict[Key, Windows] = {}
         self._watched: dict[Metric, Read] = {}
         self._marks: deque[_Mark] = deque(maxlen=samples)
         self._next_mark = float("-inf")
         self._own = [metric for metric in DECLARED if metric.kind is METER and role is not None and metric.role in ("", role)]
 
+    def total(self, metric: Metric, *labels: str) -> Total:
+        """What counts this total; keep it where each request counts."""
+        return self._totals.get((metric, labels)) or self._totals.setdefault((metric, labels), Total())
+
+    def windows(self, metric: Metric, *labels: str) -> Windows:
+        """What takes the samples of this metric; keep it where each request has some."""
+        return self._windows.get((metric, labels)) or self._windows.setdefault((metric, labels), Windows(self._samples, self._window_s))
+
     def add(self, metric: Metric, amount: float = 1, *labels: str) -> None:
         """Count *amount* more."""
-        key = (metric, labels)
-        with self._lock:
-            self._totals[key] = self._totals.get(key, 0) + amount
+        self.total(metric, *labels).add(amount)
 
     def watch(self, metric: Metric, read: Read) -> None:
         """*read* returns the gauge's value or the total so far, None while unknown. Any thread may call it."""
@@ -157,20 +155,11 @@ class Metrics:
 
     def sample(self, metric: Metric, value: float, now: float, *labels: str) -> None:
         """Add one *value*, measured at *now* (seconds)."""
-        self.samples(metric, value, 1, value, now, *labels)
+        self.windows(metric, *labels).add(value, 1, value, now)
 
     def samples(self, metric: Metric, total: float, count: int, highest: float, now: float, *labels: str) -> None:
         """Add *count* values with this sum and maximum, measured at *now*."""
-        with self._lock:
-            windows = self._windows.get((metric, labels))
-            if windows is None:
-                windows = self._windows[metric, labels] = deque(maxlen=self._samples)
-            if not windows or now - windows[-1].since >= self._window_s:
-                windows.append(_Window(now))
-            window = windows[-1]
-            window.count += count
-            window.total += total
-            window.highest = max(window.highest, highest)
+        self.windows(metric, *labels).add(total, count, highest, now)
 
     def turn(self, now: float) -> None:
         """Start a new window when the last one is over. Call it before totals grow: rates are their growth since."""
@@ -193,27 +182,26 @@ class Metrics:
             rate = self._rate(total - mark.totals.get((metric, labels), 0), now - mark.at)
             found |= _figures(metric, labels, total, rate)
         for (metric, labels), recent in windows.items():
-            average = sum(window.total for window in recent) / sum(window.count for window in recent)
-            found |= _figures(metric, labels, average, max(window.highest for window in recent))
+            average = sum(total for _, total, _ in recent) / sum(count for count, _, _ in recent)
+            found |= _figures(metric, labels, average, max(highest for _, _, highest in recent))
         return found
 
     def _all_totals(self) -> dict[Key, float]:
         """Totals and gauges by their labels, and over all of them."""
         watched: dict[Key, float] = {(metric, ()): value for metric, read in list(self._watched.items()) if (value := read()) is not None}
-        with self._lock:
-            counted = dict(self._totals)
+        counted = {key: total.value for key, total in list(self._totals.items())}
         together: dict[Key, float] = {(metric, ()): 0.0 for metric in self._own}
         for (metric, _), total in counted.items():
             together[metric, ()] = together.get((metric, ()), 0) + total
         return {**counted, **together, **watched}
 
-    def _recent(self, now: float) -> dict[Key, list[_Window]]:
+    def _recent(self, now: float) -> dict[Key, list[tuple[int, float, float]]]:
         """The windows that are recent enough, by labels and over all of them."""
-        found: dict[Key, list[_Window]] = {}
-        with self._lock:
-            for (metric, labels), windows in self._windows.items():
-                for key in {(metric, labels), (metric, ())}:
-                    found.setdefault(key, []).extend(window for window in windows if self._counts(window.since, now))
+        found: dict[Key, list[tuple[int, float, float]]] = {}
+        for (metric, labels), windows in list(self._windows.items()):
+            recent = windows.recent(now - self._samples * self._window_s)
+            for key in {(metric, labels), (metric, ())}:
+                found.setdefault(key, []).extend(recent)
         return {key: windows for key, windows in found.items() if windows}
 
     def _base(self, now: float) -> _Mark:

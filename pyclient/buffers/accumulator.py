@@ -285,6 +285,11 @@ class Accumulator:
         with self._lock:
             return self._ready.take(now)
 
+    def take_lone(self, now: cython.double):
+        """The queue of `take_ready` if there is one only; else None, and `take_ready` returns them all."""
+        with self._lock:
+            return self._ready.take_lone(now)
+
     def still_ready(self, queue: PartitionQueue) -> bool:
         """Whether something of a queue may leave. If not, the loop no longer holds it; a change calls ``on_ready``."""
         with self._lock:

@@ -18,6 +18,7 @@ cdef class ReadyQueues:
     cdef object end_linger(self, Batch batch)
     cdef object flush_open(self)
     cdef list take(self, double now)
+    cdef PartitionQueue take_lone(self, double now)
     cdef bint refresh(self, PartitionQueue queue) except -1
     cdef object next_linger(self)
 

@@ -65,6 +65,17 @@ class ReadyQueues:
         return [queue for queue in listed if self.refresh(queue)]
 
     @cython.cfunc
+    def take_lone(self, now: cython.double) -> PartitionQueue:
+        """The only queue that is listed or lingers, if something of it may leave, as `take`; else None, and nothing
+        changes.
+        """
+        queue: PartitionQueue = None
+        if len(self._listed) + len(self._lingering) == 1:
+            for queue in self.take(now):
+                return queue
+        return None
+
+    @cython.cfunc
     @cython.exceptval(-1, check=False)
     def refresh(self, queue: PartitionQueue) -> cython.bint:
         """Whether something of the queue may leave.

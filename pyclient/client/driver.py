@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from pyclient.core.manager import Manager, Request, earliest
+from pyclient.core.manager import AskForLone, Manager, Request, earliest
 from pyclient.errors import KafkaError, raisable
 from pyclient.net.pool import ConnectionPool
 from pyclient.runtime.loop_thread import runs_here
@@ -36,21 +36,25 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         self._waiters: dict[asyncio.Future[Any], Callable[[], Any]] = {}
+        self._lone: AskForLone = lambda now, ready: None
+        self._looks = True  # the next turn has to poll the managers
         self._closed = False
         self._stopped_by: KafkaError | None = None
         self.turns = 0
 
-    def start(self, connections: ConnectionPool, managers: Iterable[Manager]) -> None:
-        """Start on the running loop."""
+    def start(self, connections: ConnectionPool, managers: Iterable[Manager], lone: AskForLone | None = None) -> None:
+        """Start on the running loop. *lone* is asked first after `wake_for_records`."""
         self._loop = asyncio.get_running_loop()
         self._connections = connections
         self._managers = list(managers)
+        self._lone = lone or self._lone
         self.wake()
 
     # ---- waking up --------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
         """An event on the loop: take a turn soon."""
+        self._looks = True
         if self._turning:
             self._again = True
         else:
@@ -70,6 +74,11 @@ class Driver:
 
     def wake_from_anywhere(self) -> None:
         """As `wake`, from any thread. Many calls before the turn cost one."""
+        self._looks = True
+        self.wake_for_records()
+
+    def wake_for_records(self) -> None:
+        """As `wake_from_anywhere`, but only because of new records: the turn may send a lone one, and end."""
         if self._scheduled or self._loop is None:
             return
         self._scheduled = True
@@ -90,8 +99,11 @@ class Driver:
             return
         self.turns += 1
         self._turning = True
+        looks, self._looks = self._looks, False
         not_before = 0.0
         try:
+            if not looks and self._send_lone(self._connections):
+                return
             self._connections.tick(self._clock())
             self._poll_managers(self._connections)
         except Exception:  # noqa: BLE001 one defect must not stop the other managers
@@ -103,6 +115,17 @@ class Driver:
         if self._waiters:
             self._settle_waiters()
         self._sleep(self._connections, not_before)
+
+    def _send_lone(self, connections: ConnectionPool) -> bool:
+        """Write a request that is the only thing to do; returns whether it was."""
+        now = self._clock()
+        lone = self._lone(now, connections)
+        if lone is None:
+            return False
+        connections.start_window(now)
+        self._send(connections, lone.request)
+        self._set_timer(now + lone.request.timeout)
+        return not (lone.more or self._looks)
 
     def _poll_managers(self, connections: ConnectionPool) -> None:
         for _ in range(ROUNDS):
@@ -139,6 +162,7 @@ class Driver:
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at = None
+        self._looks = True
         self._turn()
 
     # ---- waiting for conditions -------------------------------------------------------------------------------------

@@ -62,17 +62,16 @@ def _milliseconds(value: object) -> object:
 @cython.final
 @cython.cclass
 class Writer:
-    """Bytes of messages, appended to each other. What a schema does not allow raises ValueError naming the field."""
+    """Bytes of messages, appended to each other. What a schema does not allow raises ValueError naming the field.
 
-    data: cython.p_uchar
-    size: cython.Py_ssize_t
-    room: cython.Py_ssize_t
+    The fields are declared in entity_writer.pxd.
+    """
 
     def __dealloc__(self):
         PyMem_Free(self.data)
 
     @cython.cfunc
-    @cython.exceptval(-1)
+    @cython.exceptval(-1, check=False)
     def more(self, count: cython.Py_ssize_t) -> cython.int:
         """Make room for *count* bytes."""
         if self.size + count <= self.room:
@@ -86,7 +85,7 @@ class Writer:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
+    @cython.exceptval(-1, check=False)
     def integer(self, number: uint64_t, width: cython.int) -> cython.int:
         self.more(width)
         while width > 0:
@@ -96,7 +95,7 @@ class Writer:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
+    @cython.exceptval(-1, check=False)
     def uvarint(self, number: uint64_t) -> cython.int:
         self.more(10)
         while number > 0x7F:
@@ -108,7 +107,7 @@ class Writer:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
+    @cython.exceptval(-1, check=False)
     def length(self, count: cython.Py_ssize_t, flexible: cython.bint, width: cython.int) -> cython.int:
         """A length prefix; -1 is null."""
         if flexible:
@@ -118,7 +117,7 @@ class Writer:
         return self.integer(count, width)
 
     @cython.cfunc
-    @cython.exceptval(-1)
+    @cython.exceptval(-1, check=False)
     def raw(self, data: bytes) -> cython.int:
         count: cython.Py_ssize_t = PyBytes_GET_SIZE(data)
         self.more(count)
@@ -127,7 +126,7 @@ class Writer:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
+    @cython.exceptval(-1, check=False)
     def sized(self, field: Field, value: object, flexible: cython.bint) -> cython.int:
         data: bytes
         if field.kind == STRING:
@@ -139,7 +138,7 @@ class Writer:
         return self.raw(data)
 
     @cython.cfunc
-    @cython.exceptval(-1)
+    @cython.exceptval(-1, check=False)
     def number(self, field: Field, value: object) -> cython.int:
         number: int64_t
         if not isinstance(value, int):
@@ -153,7 +152,7 @@ class Writer:
         return self.integer(number, _WIDTH[field.kind])
 
     @cython.cfunc
-    @cython.exceptval(-1)
+    @cython.exceptval(-1, check=False)
     def nothing(self, field: Field, flexible: cython.bint) -> cython.int:
         """A null of the field's kind."""
         if field.kind == UUID_:
@@ -167,7 +166,7 @@ class Writer:
         return self.length(-1, flexible, 2 if field.kind == STRING else 4)
 
     @cython.cfunc
-    @cython.exceptval(-1)
+    @cython.exceptval(-1, check=False)
     def value(self, field: Field, value: object, flexible: cython.bint, nullable: cython.bint) -> cython.int:
         if value is None:
             return self.nothing(field, flexible)
@@ -184,7 +183,7 @@ class Writer:
         return self.number(field, value)
 
     @cython.cfunc
-    @cython.exceptval(-1)
+    @cython.exceptval(-1, check=False)
     def array(self, field: Field, values: object, flexible: cython.bint) -> cython.int:
         if values is None:
             if not field.nullable:
@@ -200,14 +199,14 @@ class Writer:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
+    @cython.exceptval(-1, check=False)
     def field(self, field: Field, value: object, flexible: cython.bint) -> cython.int:
         if field.array:
             return self.array(field, value, flexible)
         return self.value(field, value, flexible, field.nullable)
 
     @cython.cfunc
-    @cython.exceptval(-1)
+    @cython.exceptval(-1, check=False)
     def mapping(self, schema: Schema, values: object) -> cython.int:
         """A structure; names that this version does not have are left out, as are fields that have a default."""
         field: Field
@@ -224,7 +223,7 @@ class Writer:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
+    @cython.exceptval(-1, check=False)
     def tags(self, schema: Schema, fields: dict) -> cython.int:
         """Tagged fields in the order of their tags, without those that have their default."""
         field: Field

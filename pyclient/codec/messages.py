@@ -21,6 +21,7 @@ from pyclient.codec.entities import Reader
 from pyclient.codec.entity_writer import Writer
 from pyclient.errors import ProtocolError
 
+Buffer: TypeAlias = bytes | bytearray | memoryview
 Fields: TypeAlias = Mapping[str, object]
 Message: TypeAlias = Any  # a kio entity: its class differs by API and version
 NULL: Final = -1

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import attrs
 
 from pyclient.codec.apis import Api, VersionRange
-from pyclient.codec.produce import Buffer
+from pyclient.codec.messages import Buffer
 from pyclient.errors import KafkaError
 
 
@@ -82,6 +82,16 @@ class Ready(Protocol):
 
     def least_loaded(self, use: Use) -> int | None:
         """The ready node with the fewest requests in flight; None while none is ready (the driver connects to one)."""
+
+
+class Lone(NamedTuple):
+    """A request beside which there was nothing to do, and whether there is now: then the managers are polled."""
+
+    request: Request
+    more: bool
+
+
+AskForLone: TypeAlias = Callable[[float, Ready], "Lone | None"]
 
 
 class Manager(Protocol):

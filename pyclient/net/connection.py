@@ -15,8 +15,7 @@ from typing import Any, cast
 import attrs
 
 from pyclient.codec.apis import Api
-from pyclient.codec.messages import encode_request
-from pyclient.codec.produce import Buffer
+from pyclient.codec.messages import Buffer, encode_request
 from pyclient.core.connection import CONNECTION, Event, State, Throttle, Usage
 from pyclient.core.handshake import ClientInfo, HandshakeRequest, Versions, agree_on_versions
 from pyclient.core.manager import NotSent, Reply, Request, Unknown, earliest

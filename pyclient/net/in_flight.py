@@ -10,6 +10,7 @@ import attrs
 
 from pyclient.codec.apis import Api
 from pyclient.codec.messages import correlation_id_of, decode_response
+from pyclient.codec.produce import stored_response
 from pyclient.core.handshake import UNSUPPORTED_VERSION
 from pyclient.core.manager import Reply, Unknown, earliest
 from pyclient.errors import KafkaError, ProtocolError
@@ -106,4 +107,6 @@ def _decode(expected: InFlight, frame: memoryview) -> Any:
     """An ApiVersions refusal is always encoded in version 0, whatever was requested (M08)."""
     refused = int.from_bytes(frame[CORRELATION_ID_BYTES:CORRELATION_ID_BYTES + 2], "big") == UNSUPPORTED_VERSION
     version = 0 if expected.api is Api.API_VERSIONS and refused else expected.version
+    if expected.api is Api.PRODUCE and (stored := stored_response(version, frame)) is not None:
+        return stored
     return decode_response(expected.api, version, frame)

@@ -144,6 +144,10 @@ class ConnectionPool:
         request.done(self._clock(), NotSent(cause))
         self._on_change()
 
+    def start_window(self, now: float) -> None:
+        """Of the metrics, when the last one is over."""
+        self._metrics.turn(now)
+
     def tick(self, now: float) -> None:
         """Close overdue and idle connections, renew sessions, and release nodes whose back-off is over."""
         self._metrics.turn(now)

@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyclient.codec.apis import Api
+from pyclient.metric_values import Total, Windows
 from pyclient.metrics import (
     BYTES_IN, BYTES_OUT, COMMIT_LATENCY, COMMITS, CONNECTIONS, CONNECTIONS_CLOSED, CONNECTIONS_OPENED, FETCH_LATENCY, FETCHES, HEARTBEAT_TIME,
     HEARTBEATS, JOIN_TIME, JOINS, PRODUCE_THROTTLE, REQUEST_LATENCY, REQUESTS, REQUESTS_IN_FLIGHT, SYNC_TIME, SYNCS, Metric, Metrics,
@@ -18,11 +19,29 @@ COUNT_AND_LATENCY: Final[Mapping[Api, tuple[Metric, Metric]]] = {
 """APIs with metrics of their own: number of responses, and latency in ms."""
 
 
+class _OfNode:
+    """The values of one node."""
+
+    __slots__ = ("latency", "requests")
+
+    def __init__(self, metrics: Metrics, node: int) -> None:
+        self.requests = metrics.total(REQUESTS, str(node))
+        self.latency = metrics.windows(REQUEST_LATENCY, str(node))
+
+
+class _OfApi(NamedTuple):
+    responses: Total
+    latency: Windows
+
+
 class RequestMetrics:
     """Counts and times what *connections* do; the function may be called by any thread."""
 
     def __init__(self, metrics: Metrics, connections: Callable[[], Sequence[Connection]]) -> None:
         self._metrics = metrics
+        self._nodes: dict[int, _OfNode] = {}
+        self._apis: dict[Api, _OfApi] = {}
+        self._throttle = metrics.windows(PRODUCE_THROTTLE)
         self._closed_in = self._closed_out = 0  # bytes of connections that are closed
         metrics.watch(CONNECTIONS, lambda: len(connections()))
         metrics.watch(REQUESTS_IN_FLIGHT, lambda: sum(each.in_flight for each in connections()))
@@ -45,16 +64,27 @@ class RequestMetrics:
 
     def sent(self, node: int) -> None:
         """A request was written to *node*."""
-        self._metrics.add(REQUESTS, 1, str(node))
+        self._of(node).requests.add(1)
 
     def answered(self, node: int, api: Api, now: float, latency: float, throttle: float) -> None:
         """A response of *node* came after *latency* seconds and throttles the client for *throttle* seconds."""
         milliseconds = latency * 1000
-        self._metrics.sample(REQUEST_LATENCY, milliseconds, now, str(node))
-        own = COUNT_AND_LATENCY.get(api)
-        if own is not None:
-            count, duration = own
-            self._metrics.add(count)
-            self._metrics.sample(duration, milliseconds, now)
+        self._of(node).latency.add(milliseconds, 1, milliseconds, now)
+        if api in COUNT_AND_LATENCY:
+            own = self._apis.get(api) or self._made(api)
+            own.responses.add(1)
+            own.latency.add(milliseconds, 1, milliseconds, now)
         elif api is Api.PRODUCE:
-            self._metrics.sample(PRODUCE_THROTTLE, throttle * 1000, now)
+            self._throttle.add(throttle * 1000, 1, throttle * 1000, now)
+
+    def _of(self, node: int) -> _OfNode:
+        found = self._nodes.get(node)
+        if found is None:
+            found = self._nodes[node] = _OfNode(self._metrics, node)
+        return found
+
+    def _made(self, api: Api) -> _OfApi:
+        """With its first response: a client reports no metrics of requests that it does not send."""
+        count, latency = COUNT_AND_LATENCY[api]
+        made = self._apis[api] = _OfApi(self._metrics.total(count), self._metrics.windows(latency))
+        return made

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from pyclient.codec.produce import Buffer
+from pyclient.codec.messages import Buffer
 
 MOST_PIECES: Final = 512
 """Per call of sendmsg; the system may refuse more than 1024."""

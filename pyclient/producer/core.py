@@ -15,7 +15,7 @@ from pyclient.buffers.queues import TopicQueues
 from pyclient.codec.compression import Compression
 from pyclient.config import ProducerConfig
 from pyclient.core.cluster import Cluster
-from pyclient.core.manager import Manager
+from pyclient.core.manager import AskForLone, Manager
 from pyclient.core.sending.auto_create import TopicCreation
 from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.sender import Sender, SendingLimits
@@ -79,10 +79,14 @@ class ProducerCore(ClientCore):
         metadata, *others = super().managers()
         return [metadata, self.sender, *others]
 
+    def lone(self) -> AskForLone:
+        """As `ClientCore.lone`."""
+        return self.sender.lone
+
     async def start(self) -> None:
         """Bind to the running loop; ready batches wake it from now on."""
         await super().start()
-        self.accumulator.on_ready = self.driver.wake_from_anywhere
+        self.accumulator.on_ready = self.driver.wake_for_records
 
     def on_cluster(self, cluster: Cluster) -> None:
         """Publish the topics' partitions to the threads and tasks that send."""

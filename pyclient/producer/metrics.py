@@ -10,9 +10,20 @@ from pyclient.buffers.batch import Batch
 from pyclient.core.sending.sender import BatchListener
 from pyclient.metrics import (
     BATCH_SIZE, BATCH_SPLITS, BATCHES, COMPRESSION, RECORD_BYTES, RECORD_QUEUE_TIME, RECORD_SIZE, RECORDS_FAILED, RECORDS_PER_REQUEST, RECORDS_RETRIED,
-    RECORDS_SENT, Metric, Metrics,
+    RECORDS_SENT, Metrics,
 )
 from pyclient.records import TopicPartition
+
+
+class _OfTopic:
+    """The values of one topic."""
+
+    __slots__ = ("bytes", "compression", "stored")
+
+    def __init__(self, metrics: Metrics, topic: str) -> None:
+        self.bytes = metrics.total(RECORD_BYTES, topic)
+        self.stored = metrics.total(RECORDS_SENT, topic)
+        self.compression = metrics.windows(COMPRESSION, topic)
 
 
 class BatchMetrics(BatchListener):
@@ -21,32 +32,44 @@ class BatchMetrics(BatchListener):
     def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
         self._metrics = metrics
         self._clock = clock
+        self._batches = metrics.total(BATCHES)
+        self._records = metrics.windows(RECORDS_PER_REQUEST)
+        self._batch_size = metrics.windows(BATCH_SIZE)
+        self._queue_time = metrics.windows(RECORD_QUEUE_TIME)
+        self._record_size = metrics.windows(RECORD_SIZE)
+        self._topics: dict[str, _OfTopic] = {}
 
     def sent(self, batches: list[Batch]) -> None:
         """As `BatchListener.sent`."""
         now = self._clock()
-        self._metrics.add(BATCHES, len(batches))
-        self._metrics.sample(RECORDS_PER_REQUEST, sum(batch.count for batch in batches), now)
-        self._each(BATCH_SIZE, [batch.size for batch in batches], now)
-        self._each(RECORD_QUEUE_TIME, [(now - batch.created) * 1000 for batch in batches], now)
-        self._metrics.samples(RECORD_SIZE, sum(batch.appended for batch in batches), sum(batch.count for batch in batches),
-                              max(batch.largest for batch in batches), now)
-        for topic, own in _by_topic(batches).items():
-            self._sent_to(topic, own, now)
+        count = 0
+        for batch in batches:
+            count += batch.count
+            self._sent(batch, now)
+        self._batches.add(len(batches))
+        self._records.add(count, 1, count, now)
 
-    def _sent_to(self, topic: str, batches: list[Batch], now: float) -> None:
-        self._metrics.add(RECORD_BYTES, sum(batch.size for batch in batches), topic)
-        self._each(COMPRESSION, [len(batch.payload or b"") / batch.appended for batch in batches], now, topic)
-        again = sum(batch.count for batch in batches if batch.attempts > 1)
-        if again:
-            self._metrics.add(RECORDS_RETRIED, again, topic)
+    def _sent(self, batch: Batch, now: float) -> None:
+        size, waited = batch.size, (now - batch.created) * 1000
+        self._batch_size.add(size, 1, size, now)
+        self._queue_time.add(waited, 1, waited, now)
+        self._record_size.add(batch.appended, batch.count, batch.largest, now)
+        topic = self._of(batch.queue.topic)
+        topic.bytes.add(size)
+        ratio = len(batch.payload or b"") / batch.appended
+        topic.compression.add(ratio, 1, ratio, now)
+        if batch.attempts > 1:
+            self._metrics.add(RECORDS_RETRIED, batch.count, batch.queue.topic)
 
-    def _each(self, metric: Metric, values: list[float], now: float, *labels: str) -> None:
-        self._metrics.samples(metric, sum(values), len(values), max(values), now, *labels)
+    def _of(self, topic: str) -> _OfTopic:
+        found = self._topics.get(topic)
+        if found is None:
+            found = self._topics[topic] = _OfTopic(self._metrics, topic)
+        return found
 
     def stored(self, batch: Batch) -> None:
         """As `BatchListener.stored`."""
-        self._metrics.add(RECORDS_SENT, batch.count, batch.queue.topic)
+        self._of(batch.queue.topic).stored.add(batch.count)
 
     def split(self, batch: Batch) -> None:
         """As `BatchListener.split`."""
@@ -58,10 +81,3 @@ class BatchMetrics(BatchListener):
         The topic is empty for records of a bulk that were refused because they had none.
         """
         self._metrics.add(RECORDS_FAILED, count, *([tp.topic] if tp.topic else []))
-
-
-def _by_topic(batches: list[Batch]) -> dict[str, list[Batch]]:
-    found: dict[str, list[Batch]] = {}
-    for batch in batches:
-        found.setdefault(batch.queue.topic, []).append(batch)
-    return found

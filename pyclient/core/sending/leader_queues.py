@@ -40,6 +40,12 @@ class LeaderQueues:
         self._follow_leaders(now)
         self._place_ready(now)
 
+    def take_lone(self, now: float) -> PartitionQueue | None:
+        """The only queue that waits anywhere; None if there are others, or leaders to follow. `place` takes it back."""
+        if self._unplaced or self._leaderless or self._pauses or self._view != self._metadata.cluster.version or self.nodes():
+            return None
+        return self._accumulator.take_lone(now)
+
     def nodes(self) -> list[int]:
         """The nodes that lead a partition with something to send."""
         return [node for node, queues in self._by_leader.items() if queues]

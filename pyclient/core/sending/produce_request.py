@@ -6,7 +6,8 @@ from typing import Any, TypeAlias
 
 from pyclient.buffers.batch import Batch
 from pyclient.codec.apis import Api, VersionRange
-from pyclient.codec.produce import TOPIC_IDS_SINCE, Buffer, PartitionRecords, encode_produce
+from pyclient.codec.messages import Buffer
+from pyclient.codec.produce import TOPIC_IDS_SINCE, PartitionRecords, StoredResponse, encode_produce
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import NotSent, Outcome, Reply, Request, Unknown, Use
 from pyclient.core.sending.produce_outcome import GiveUp, ProduceOutcome, Stored, TryAgain, produce_outcome
@@ -48,7 +49,8 @@ def _outcomes(batches: list[Batch], outcome: Outcome, names: dict[Any, str]) -> 
             case Reply(message=None):
                 yield batch, Stored(-1)  # acks=0: it is written, and there will be no answer
             case Reply() if tp in answers:
-                yield batch, produce_outcome(tp, answers[tp])
+                answer = answers[tp]
+                yield batch, answer if isinstance(answer, Stored) else produce_outcome(tp, answer)
             case Reply():
                 yield batch, TryAgain(CorruptRecordError(f"the answer to Produce leaves out {tp}"), in_doubt=True)
             case NotSent(cause) if cause.retriable:
@@ -65,9 +67,18 @@ def _outcomes(batches: list[Batch], outcome: Outcome, names: dict[Any, str]) -> 
 def _answers(outcome: Outcome, names: dict[Any, str]) -> dict[TopicPartition, Any]:
     if not isinstance(outcome, Reply) or outcome.message is None:
         return {}
+    if isinstance(outcome.message, StoredResponse):
+        return _stored(outcome.message, names)
     found: dict[TopicPartition, Any] = {}
     for topic in outcome.message.responses:
         name = topic.name if hasattr(topic, "name") else names.get(topic.topic_id)
         for partition in topic.partition_responses:
             found[TopicPartition(str(name), partition.index)] = partition
     return found
+
+
+def _stored(response: StoredResponse, names: dict[Any, str]) -> dict[TopicPartition, Any]:
+    name = response.topic
+    if isinstance(name, bytes):
+        name = next((names[each] for each in names if each.bytes == name), "")
+    return {TopicPartition(name, response.partition): Stored(response.base_offset, response.append_time)}

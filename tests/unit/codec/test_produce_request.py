@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import typing
 import uuid
 from typing import Any
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema
 
 from pyclient.codec.apis import SPOKEN, Api
-from pyclient.codec.produce import TOPIC_IDS_SINCE, Buffer, PartitionRecords, encode_produce
+from pyclient.codec.messages import Buffer, decode_response, encode_response
+from pyclient.codec.produce import TOPIC_IDS_SINCE, PartitionRecords, StoredResponse, encode_produce, stored_response
 from tests.unit.codec.test_messages import kios_request
 
 PIECES = st.lists(st.binary(max_size=200), max_size=3)
@@ -68,3 +70,56 @@ def test_lengths_of_every_size_of_varint_are_right() -> None:
         topics: Any = {"t": [PartitionRecords(0, [bytes(size)])]}
         made = b"".join(encode_produce(9, 1, None, acks=1, timeout_ms=1, topics=topics))
         assert made == kios_request(Api.PRODUCE, 9, 1, None, entity(9, 1, 1, topics, None))
+
+
+# --- the response ----------------------------------------------------------------------------------------------------
+
+
+def response(version: int, **changes: Any) -> bytes:
+    """One batch, stored at 7, in the topic ``orders`` or with id 5, with *changes* to the partition or the response."""
+    topic: dict[str, object] = {"topic_id": uuid.UUID(int=5)} if version >= TOPIC_IDS_SINCE else {"name": "orders"}
+    whole: dict[str, object] = {name: changes.pop(name) for name in ("throttle_time", "responses", "node_endpoints") if name in changes}
+    partition = {"index": 3, "error_code": 0, "base_offset": 7, "log_append_time": -1, "log_start_offset": 2, "record_errors": [],
+                 "error_message": None, **changes}
+    return encode_response(Api.PRODUCE, version, 9, {
+        "responses": [{**topic, "partition_responses": [partition]}], "throttle_time": 0, **whole})
+
+
+def read(version: int, frame: bytes) -> StoredResponse | None:
+    return stored_response(version, memoryview(frame))
+
+
+@pytest.mark.parametrize("version", range(9, SPOKEN[Api.PRODUCE].high + 1))
+@given(partition=st.integers(0, 2**31 - 1), offset=st.integers(-1, 2**63 - 1), appended=st.integers(-1, 2**40), throttled=st.integers(0, 2**31 - 1))
+def test_the_response_of_a_stored_batch_is_read_as_kio_reads_it(version: int, partition: int, offset: int, appended: int, throttled: int) -> None:
+    found = read(version, response(version, index=partition, base_offset=offset, log_append_time=appended, throttle_time=throttled))
+    assert found is not None
+    assert found.topic == (uuid.UUID(int=5).bytes if version >= TOPIC_IDS_SINCE else "orders")
+    assert found[1:] == (partition, offset, appended, datetime.timedelta(milliseconds=throttled))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_any_other_response_is_left_to_the_general_decoder(version: int) -> None:
+    partitions: list[dict[str, object]] = [{"index": each, "error_code": 0, "base_offset": 7, "log_append_time": -1, "record_errors": []} for each in (0, 1)]
+    topic = {"topic_id": uuid.UUID(int=5)} if version >= TOPIC_IDS_SINCE else {"name": "orders"}
+    others = [response(version, error_code=6), response(version, responses=[]), response(version)[:-1], response(version) + b"\0",
+              response(version, responses=[{**topic, "partition_responses": partitions}]), b""]
+    if version >= 8:
+        others += [response(version, error_message="no"), response(version, record_errors=[{"batch_index": 0, "batch_index_error_message": None}])]
+    if version >= 10:
+        others += [response(version, current_leader={"leader_id": 1, "leader_epoch": 2}),
+                   response(version, node_endpoints=[{"node_id": 1, "host": "a", "port": 2, "rack": None}])]
+    assert [read(version, each) for each in others] == [None] * len(others)
+
+
+@pytest.mark.parametrize("version", range(9, SPOKEN[Api.PRODUCE].high + 1))
+def test_no_damage_of_a_response_is_read_as_something_that_the_general_decoder_does_not_read(version: int) -> None:
+    whole = response(version)
+    for at, value in itertools.product(range(4, len(whole)), (0, 1, 2, 0x7F)):
+        damaged = whole[:at] + bytes([value]) + whole[at + 1:]
+        found = read(version, damaged)
+        if found is not None:
+            (topic,) = decode_response(Api.PRODUCE, version, memoryview(damaged)).responses
+            (partition,) = topic.partition_responses
+            assert (partition.index, partition.base_offset, partition.error_code) == (found.partition, found.base_offset, 0)
+            assert found.topic == ((topic.topic_id or uuid.UUID(int=0)).bytes if version >= TOPIC_IDS_SINCE else topic.name)

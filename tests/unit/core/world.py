@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
 import attrs
@@ -19,7 +19,7 @@ from pyclient.codec.entities import Reader
 from pyclient.codec.messages import decode_response, encode_request, encode_response, field_names
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.cluster import Cluster
-from pyclient.core.manager import Manager, NotSent, Outcome, Reply, Request, Unknown, Use
+from pyclient.core.manager import AskForLone, Manager, NotSent, Outcome, Reply, Request, Unknown, Use
 from pyclient.core.metadata import Metadata
 from pyclient.errors import DisconnectError, KafkaError
 
@@ -61,9 +61,15 @@ class World:
         free = [node for node in sorted(self.nodes) if self.slots(node, use)]
         return max(free, key=lambda node: self.slots(node, use), default=None)
 
-    def turn(self, *managers: Manager) -> list[Sent]:
+    def turn(self, *managers: Manager, lone: AskForLone | Literal[False] = False) -> list[Sent]:
         """Poll until no request comes, as the driver does. Requests can be written now; deadlines are in the future."""
         sent: list[Sent] = []
+        if lone and (found := lone(self.now, self)) is not None:
+            sent += [self._write(found.request)]
+            if not found.more:
+                self._check_rest(managers)
+                assert not [one for manager in managers for one in self._poll(manager)], "a poll finds more than the lone request"
+                return sent
         for _ in range(ROUNDS):
             new = [one for manager in managers for one in self._poll(manager)]
             if not new:
@@ -78,9 +84,12 @@ class World:
 
     def _poll(self, manager: Manager) -> Iterable[Sent]:
         for request in manager.poll(self.now, self):
-            assert self.slots(request.node, request.use) > 0, f"{request.api.title} cannot be written to node {request.node} now"
-            self.in_flight.append(Sent(self, request))
-            yield self.in_flight[-1]
+            yield self._write(request)
+
+    def _write(self, request: Request) -> Sent:
+        assert self.slots(request.node, request.use) > 0, f"{request.api.title} cannot be written to node {request.node} now"
+        self.in_flight.append(Sent(self, request))
+        return self.in_flight[-1]
 
     def _check_rest(self, managers: Iterable[Manager]) -> None:
         for manager in managers:

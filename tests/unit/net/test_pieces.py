@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyclient.codec.apis import Api, VersionRange
-from pyclient.codec.produce import Buffer
+from pyclient.codec.messages import Buffer
 from pyclient.core.connection import State
 from pyclient.core.handshake import Versions
 from pyclient.core.manager import Request, Unknown, Use

@@ -1,0 +1,29 @@
+# The compiled module's types; tests/test_tidy.py compares the names with the source.
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from pyclient.codec.messages import Buffer
+
+TOPIC_IDS_SINCE: Final[int]
+TAGS_AND_ONE: Final[bytes]
+ONE: Final[int]
+NOTHING_MORE: Final[bytes]
+NOT_THROTTLED: Final[timedelta]
+
+class PartitionRecords(NamedTuple):
+    partition: int
+    pieces: Sequence[Buffer]
+
+class StoredResponse(NamedTuple):
+    topic: str | bytes
+    partition: int
+    base_offset: int
+    append_time: int
+    throttle_time: timedelta
+
+def encode_produce(version: int, correlation_id: int, client_id: str | None, *, acks: int, timeout_ms: int,
+                   topics: Mapping[str | UUID, Sequence[PartitionRecords]] | Mapping[str, Sequence[PartitionRecords]] | Mapping[UUID, Sequence[PartitionRecords]],
+                   transactional_id: str | None = None) -> list[Buffer]: ...
+def stored_response(version: int, frame: memoryview) -> StoredResponse | None: ...
