@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import random
 import time
@@ -130,9 +131,9 @@ def row(fault: Fault, client: str, found: dict[str, Any], began: float, ended: f
 
 
 def longest_silence(times: list[float], began: float, ended: float) -> float:
-    """The longest time without an event that touches *began* to *ended*."""
-    marks = [max(began, *[at for at in times if at <= began], 0.0), *[at for at in times if began < at < ended], ended]
-    return max(later - earlier for earlier, later in zip(marks, marks[1:], strict=False))
+    """The longest time without an event between *began* and *ended*."""
+    marks = [began, *[at for at in times if began < at < ended], ended]
+    return max(later - earlier for earlier, later in itertools.pairwise(marks))
 
 
 def show(rows: list[dict[str, Any]]) -> None:

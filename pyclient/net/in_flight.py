@@ -33,6 +33,7 @@ class InFlight:
     held: float | None = 0.0
     give_up_at: float | None = None
     """When the caller stops waiting; the response is ignored then."""
+    given_up: bool = False
 
 
 class InFlightRequests:
@@ -95,7 +96,7 @@ class InFlightRequests:
     def give_up_late(self, now: float) -> None:
         """End the requests whose callers wait no longer. Their responses are still expected."""
         for each in [each for each in self.requests if each.give_up_at is not None and now >= each.give_up_at]:
-            done, each.done, each.give_up_at = each.done, _ignore, None
+            done, each.done, each.give_up_at, each.given_up = each.done, _ignore, None, True
             done(now, Unknown(ResponseTimeoutError(f"{self._label} has not answered {each.api.title} within {now - each.sent_at:.1f} s")))
 
     def fail(self, now: float, cause: KafkaError) -> int:

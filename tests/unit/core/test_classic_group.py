@@ -21,7 +21,7 @@ from pyclient.core.manager import Use
 from pyclient.core.silence import LONGEST_PATIENCE
 from pyclient.errors import (
     ConfigurationError, FencedInstanceIdError, GroupAuthorizationError, GroupMaxSizeReachedError, IllegalStateError,
-    ProtocolError, RebalanceInProgressError, UnknownServerError,
+    ProtocolError, RebalanceInProgressError,
 )
 from pyclient.plugins import Assignment
 from pyclient.records import TopicPartition

@@ -24,7 +24,7 @@ from pyclient.errors import (
     TopicAuthorizationError, UnknownServerError, UnreleasedInstanceIdError, UnsupportedAssignorError, UnsupportedVersionError,
 )
 from tests.unit.core.consumer_groups import HEARTBEAT_API, INTERVAL, ConsumerHarness, owned, with_ids, changed_fields
-from tests.unit.core.groups import HEARTBEAT, REBALANCE, SESSION, tps
+from tests.unit.core.groups import HEARTBEAT, REBALANCE, tps
 from tests.unit.core.world import Sent, answer, topic, topic_id, view
 
 ASSIGNED, REVOKED, LOST = ChangeKind.ASSIGNED, ChangeKind.REVOKED, ChangeKind.LOST
