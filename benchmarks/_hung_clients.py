@@ -53,7 +53,7 @@ class Seen:
         self.errors.append(f"{time.monotonic():.1f} {error}")
 
     def delivered(self, error: object) -> None:
-        """A record was acknowledged, or failed for good."""
+        """A record was acknowledged, or failed permanently."""
         if error is None:
             self.note("acknowledged")
         else:

@@ -60,9 +60,9 @@ class Request:
     """One request for one node. Either *fields* (by version) or *encode* makes its bytes.
 
     *timeout* is the limit for the response, in seconds. A broker may hold the request for *held* seconds before it
-    answers; None: as long as it takes. After *patience* seconds without a response the outcome is `Unknown` although the
-    connection stays open: another broker can answer as well, and is asked next. *done* is called with the outcome exactly once. It returns True
-    when no manager has anything to do because of it: then none is polled.
+    answers; None: as long as it takes. After *patience* seconds without a response the outcome is `Unknown`, although
+    the connection stays open: another broker can answer as well, and is asked next. *done* is called with the outcome
+    exactly once. It returns True when no manager has anything to do because of it: then none is polled.
     """
 
     node: int

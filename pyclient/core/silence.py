@@ -20,7 +20,7 @@ LOGGED_AFTER: Final = 5.0
 def patience(request_timeout: float, failures: int = 0) -> float:
     """Seconds until an unanswered request is a reason to look elsewhere.
 
-    It doubles with each of *failures* in a row: answers that take longer, from a large cluster say, must arrive at last.
+    It doubles with each of *failures* in a row: answers that take longer, from a large cluster say, must come at last.
     """
     first = min(LONGEST_PATIENCE, request_timeout / 4)
     return min(request_timeout, first * 2.0 ** min(failures, 16))

@@ -109,7 +109,7 @@ class NodeConnections:
             task.cancel()
 
     def next_deadline(self, max_idle: float, looked_at: float, patience: float) -> float | None:
-        """When a response is overdue, a connection idle or silent, a renewal due, or the back-off of a wanted node over.
+        """When a response is overdue, a connection idle or silent, a renewal due, or a wanted node's back-off over.
 
         *looked_at*: when `look_for_silence` was called last.
         """

@@ -52,7 +52,7 @@ class ConnectionPool:
     """Implements `Ready` for the driver.
 
     ``on_change`` is called after each event that may let a manager continue, ``on_quiet`` after other responses, with
-    the time by which `tick` must be called again, ``on_silence`` in each turn in which some node does not answer.
+    the time by which `tick` must be called again, ``on_silence`` again and again while some node does not answer.
     """
 
     def __init__(self, options: PoolOptions, network: Network, *, clock: Callable[[], float], random: Random,
@@ -67,7 +67,6 @@ class ConnectionPool:
         self._on_quiet = on_quiet
         self._on_silence = on_silence
         self._patience = patience(options.request_timeout)
-        self._silent = False  # some node is
         self._looked_at = 0.0
         self._nodes: dict[int, NodeConnections] = {}
         self._bootstrap = {node.id: self._new_node(node) for node in bootstrap}
@@ -163,8 +162,6 @@ class ConnectionPool:
         self._next_node_at = None  # a manager that still needs a node calls `least_loaded` in this turn
         if self._due is not None and now >= self._due:
             self._look_at_all(now)
-        if self._silent:
-            self._on_silence()
 
     def _look_at_all(self, now: float) -> None:
         for connection in [*self._connections(), *self._closing]:
@@ -185,7 +182,8 @@ class ConnectionPool:
         silent = [node for node in self._all_nodes() if node.look_for_silence(now, self._patience)]
         for node in silent:
             self.failures.silent(node)
-        self._silent = bool(silent)
+        if silent:
+            self._on_silence()
 
     def next_deadline(self) -> float | None:
         """When `tick` must be called next."""

@@ -14,7 +14,7 @@ import pytest
 from pyclient.codec.apis import Api
 from pyclient.config import AdminConfig
 from pyclient.core.manager import NotSent, Outcome, Reply, Request, Unknown, Use
-from pyclient.errors import KafkaError, ResponseTimeoutError, SaslAuthenticationError
+from pyclient.errors import DisconnectError, KafkaError, ResponseTimeoutError, SaslAuthenticationError
 from pyclient.metrics import Metrics
 from pyclient.records import Node
 from pyclient.client.core import ClientCore
@@ -408,6 +408,23 @@ def test_an_attempt_to_connect_without_an_answer_is_silence_too() -> None:
             assert here.silences == 0
             here.pass_time(0.2)
             assert here.silences == 1
+
+    run(test())
+
+
+def test_a_silence_ends_with_its_connection() -> None:
+    async def test() -> None:
+        async with Peer(muted_after_introduction) as peer, rig() as here:
+            here.connections.update_nodes({1: at(peer)})
+            await here.slots(1)
+            here.ask(1)
+            here.pass_time(2.1)
+            assert here.silences == 1
+            here.connections._nodes[1].connections[Use.CONTROL].close(DisconnectError("for the test"))
+            await until(lambda: not here.connections._nodes[1].connections)
+            for _ in range(5):
+                here.pass_time(1.0)
+            assert here.silences == 1, "the view of the cluster was refreshed again and again"
 
     run(test())
 
