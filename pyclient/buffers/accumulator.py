@@ -308,6 +308,14 @@ class Accumulator:
         with self._lock:
             return self._batches.head(queue)
 
+    def close_older(self, before: cython.double) -> list:
+        """Close the open batches that were created before this time; the caller seals them.
+
+        A batch that cannot be sent would fill, and its last record fail with its first.
+        """
+        with self._lock:
+            return self._batches.detach_older(before)
+
     def start(self, batch: Batch) -> bool:
         """Note that the batch goes to the network. Returns `still_ready` of its queue."""
         with self._lock:

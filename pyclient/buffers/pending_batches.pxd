@@ -34,6 +34,7 @@ cdef class PendingBatches:
     cdef Batch append_rows(self, Rows rows, Py_ssize_t granted, object waiter, list opened_queues)
     cdef Py_ssize_t need_of_rest(self, Rows rows, Py_ssize_t need) except -1
     cdef Batch detach(self, PartitionQueue queue)
+    cdef list detach_older(self, double before)
     cdef Batch head(self, PartitionQueue queue)
     cdef object seal(self, Batch batch, SealedRecords sealed)
     cdef object unstamp(self, PartitionQueue queue)

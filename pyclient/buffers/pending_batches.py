@@ -145,6 +145,19 @@ class PendingBatches:
         return batch
 
     @cython.cfunc
+    def detach_older(self, before: cython.double) -> list:
+        """Close the open batches that were created before this time; the caller seals them."""
+        old: list = []
+        batch: Batch
+        for batch in self._by_age:
+            if batch.created >= before:
+                break
+            if batch._state == OPEN:
+                old.append(batch.queue)
+        queue: PartitionQueue
+        return [self.detach(queue) for queue in old]
+
+    @cython.cfunc
     def head(self, queue: PartitionQueue) -> Batch:
         """The batch to send next: SEALED; or SEALING, then the caller seals it first; or None for now."""
         batch: Batch

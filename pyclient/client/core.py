@@ -83,7 +83,8 @@ class ClientCore:
         # Bootstrap addresses are nodes with negative ids, until metadata brings the brokers' own ids.
         bootstrap = [Node(-2 - at, address.host, address.port) for at, address in enumerate(config.bootstrap_servers)]
         return ConnectionPool(options, network, clock=self.clock, random=self.random, bootstrap=bootstrap,
-                     metrics=self.metrics, on_change=self.driver.wake, on_quiet=self.driver.wake_by, on_failure=self._on_failure, on_refused=self._on_refused)
+                     metrics=self.metrics, on_change=self.driver.wake, on_quiet=self.driver.wake_by, on_failure=self._on_failure, on_refused=self._on_refused,
+                     on_silence=self._on_silence)
 
     def _make_metadata(self, topics_idle_after: float, *, create_topics: bool) -> Metadata:
         config = self.config
@@ -227,6 +228,10 @@ class ClientCore:
     def _on_failure(self, cause: KafkaError) -> None:
         """A connection failed: the view of the cluster may be stale."""
         self.metadata.last_error = cause
+        self.metadata.request_update()
+
+    def _on_silence(self) -> None:
+        """A node does not answer: the cluster may have put others in its place."""
         self.metadata.request_update()
 
     def _on_refused(self, error: AuthenticationError) -> None:

@@ -13,9 +13,10 @@ import attrs
 
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.core.backoff import WaitPolicy
-from pyclient.core.manager import Outcome, Ready, Reply, Request, Use, earliest
+from pyclient.core.manager import Outcome, Ready, Reply, Request, Unknown, Use, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.core.acl_errors import error_of
+from pyclient.core.silence import patience
 from pyclient.errors import KafkaError, KafkaTimeoutError, UnknownServerError
 
 
@@ -78,12 +79,24 @@ class Call:
     once: bool = False  # retriable errors end it too: its caller sends another call then
     timeout: float | None = None  # seconds for one response; None: request_timeout_ms
     attempts: int = 0
+    unheard: int = 0  # attempts in a row that got no response
     not_before: float = 0.0
     in_flight: bool = False
+    node: int | None = None  # where it was sent last
+    waits_since: float | None = None  # since when it waits for a node or its response; None during a back-off
     last_error: KafkaError | None = None
 
 
+@attrs.define
+class KnownCoordinator:
+    """The node that coordinates a group, and when it last answered or was last looked up."""
+
+    node: int
+    heard_at: float
+
+
 KEY_TYPE_GROUP: Final = 0
+COORDINATORS_USES: Final = (Use.COORDINATION, Use.MEMBERSHIP)
 
 
 class Calls:
@@ -94,8 +107,11 @@ class Calls:
         self._request_timeout = request_timeout
         self._backoff = backoff
         self._open: dict[Call, None] = {}  # in the order they were submitted
-        self._coordinators: dict[str, int] = {}
+        self._patience = patience(request_timeout)
+        self._coordinators: dict[str, KnownCoordinator] = {}
         self._finding: dict[str, Call] = {}
+        self._replaced: list[int] = []  # former coordinators, which may not have answered everything
+        self._now = 0.0
 
     def submit(self, call: Call) -> None:
         """Start a call. A response, its deadline, `cancel` or `close` ends it."""
@@ -106,10 +122,6 @@ class Calls:
         if call in self._open:
             self._take_out(call)
 
-    def lose_coordinator(self, group: str) -> None:
-        """The known coordinator does not answer: look it up again when it is needed."""
-        self._coordinators.pop(group, None)
-
     def close(self, error: KafkaError) -> None:
         """End every call with *error*."""
         for call in list(self._open):
@@ -117,6 +129,11 @@ class Calls:
 
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
         """Requests of the calls whose node is ready."""
+        self._now = now
+        while self._replaced:
+            replaced = self._replaced.pop()
+            for use in COORDINATORS_USES:
+                ready.give_up(replaced, use)
         if not self._open:
             return
         seen: set[Call] = set()
@@ -131,14 +148,17 @@ class Calls:
                     call.not_before = 0.0  # the back-off is over: now it waits for a node, not for the clock
                     node = self._locate(call.target, now, ready, call.use)
                     if node is not None:
-                        yield self._request(call, node)
+                        yield self._request(now, call, node)
+                    elif call.waits_since is None:
+                        call.waits_since = now
+                self._doubt_coordinator(now, call)
 
     def next_deadline(self) -> float | None:
         """The earliest deadline of a call, or end of its back-off."""
         return earliest(*[self._deadline(call) for call in self._open]) if self._open else None
 
     def _deadline(self, call: Call) -> float | None:
-        return earliest(call.deadline, call.not_before if call.not_before and not call.in_flight else None)
+        return earliest(call.deadline, call.not_before if call.not_before and not call.in_flight else None, self._doubt_at(call))
 
     # ---- the node ---------------------------------------------------------------------------------------------------
 
@@ -161,10 +181,11 @@ class Calls:
         return node if ready.slots(node, Use.CONTROL) else None
 
     def _coordinator(self, group: str, now: float, ready: Ready, use: Use) -> int | None:
-        node = self._coordinators.get(group)
-        if node is None:
+        known = self._coordinators.get(group)
+        if known is None:
             self._find(group, not_before=0.0)
             return None
+        node = known.node
         if node not in self._metadata.cluster.nodes:
             # It has left the cluster, or is newer than our view: refresh the view and look the coordinator up again,
             # with a back-off, so that neither is repeated at the network's speed.
@@ -183,22 +204,43 @@ class Calls:
     def _found(self, group: str, node: int | None, error: BaseException | None) -> None:
         self._finding.pop(group, None)
         if node is not None:
-            self._coordinators[group] = node
+            before = self._coordinators.get(group)
+            if before is not None and before.node != node:
+                self._replaced.append(before.node)
+            self._coordinators[group] = KnownCoordinator(node, self._now)
         elif isinstance(error, KafkaError):
             for call in [each for each in self._open if each.target == Coordinator(group)]:
                 self._end(call, None, error)
 
+    def _doubt_coordinator(self, now: float, call: Call) -> None:
+        """G04: a coordinator that does not answer may have been replaced. Look it up while its answer is awaited."""
+        due = self._doubt_at(call)
+        if due is not None and now >= due and isinstance(call.target, Coordinator):
+            self._find(call.target.group, not_before=0.0)
+
+    def _doubt_at(self, call: Call) -> float | None:
+        if call.waits_since is None or not isinstance(call.target, Coordinator) or call.target.group in self._finding:
+            return None
+        known = self._coordinators.get(call.target.group)
+        if known is None:
+            return None
+        # JoinGroup and SyncGroup may rightly take long: a hung coordinator looks the same.
+        return max(call.waits_since, known.heard_at) + self._patience * (2 if call.use is Use.MEMBERSHIP else 1)
+
     # ---- outcomes ---------------------------------------------------------------------------------------------------
 
-    def _request(self, call: Call, node: int) -> Request:
-        call.in_flight = True
+    def _request(self, now: float, call: Call, node: int) -> Request:
+        call.in_flight, call.node, call.waits_since = True, node, now
         usual = Use.COORDINATION if isinstance(call.target, Coordinator) else Use.CONTROL
         return Request(
             node=node, use=call.use or usual, api=call.api, fields=call.fields, timeout=call.timeout or self._request_timeout,
-            versions=call.versions, done=lambda now, outcome: self._answered(now, call, outcome))
+            held=None if call.use is Use.MEMBERSHIP else 0.0,
+            patience=patience(self._request_timeout, call.unheard) if call.target is Anywhere.ANY_NODE else None, versions=call.versions, done=lambda now, outcome: self._answered(now, call, outcome))
 
     def _answered(self, now: float, call: Call, outcome: Outcome) -> None:
-        call.in_flight = False
+        self._now = now
+        call.in_flight, call.waits_since = False, None
+        self._heard(now, call, outcome)
         if call not in self._open:
             return
         match self._outcome(call, outcome):
@@ -206,7 +248,7 @@ class Calls:
                 self._end(call, result, None)
             case Again(error, elsewhere):
                 if elsewhere:
-                    self._lose(call.target)
+                    self._lose(call)
                 if call.once:
                     self._end(call, None, error)
                 else:
@@ -219,10 +261,17 @@ class Calls:
             return call.judge(outcome.message)
         return Again(outcome.cause, elsewhere=True) if outcome.cause.retriable else outcome.cause
 
-    def _lose(self, target: Target) -> None:
-        """Another broker is responsible: forget the known one."""
-        if isinstance(target, Coordinator):
-            self._coordinators.pop(target.group, None)
+    def _heard(self, now: float, call: Call, outcome: Outcome) -> None:
+        call.unheard = call.unheard + 1 if isinstance(outcome, Unknown) else 0
+        known = self._coordinators.get(call.target.group) if isinstance(call.target, Coordinator) else None
+        if known is not None and known.node == call.node and isinstance(outcome, Reply):
+            known.heard_at = now
+
+    def _lose(self, call: Call) -> None:
+        """Another broker is responsible: forget the known one, unless it was found meanwhile."""
+        known = self._coordinators.get(call.target.group) if isinstance(call.target, Coordinator) else None
+        if known is not None and known.node == call.node and isinstance(call.target, Coordinator):
+            del self._coordinators[call.target.group]
         self._metadata.request_update()
 
     def _pause(self, now: float, call: Call, error: KafkaError) -> None:

@@ -98,12 +98,14 @@ def next_attempt_at(started: Iterable[float]) -> float:
 class Reconnects:
     """When a node may be connected to again, and the set-up timeout of the next attempt.
 
-    Both grow with consecutive failures and are reset by a success (KIP-601 for the set-up timeout).
+    Both grow with consecutive failures and are reset by a success. The set-up timeout grows only with attempts that did
+    not reach the peer (KIP-601): one that accepts connections and does not answer needs no longer time to connect.
     """
 
     def __init__(self, backoff: ExponentialBackoff, setup: ExponentialBackoff) -> None:
         self.not_before = 0.0
         self.failures = 0
+        self._unreached = 0
         self._backoff = backoff
         self._setup = setup
 
@@ -116,14 +118,15 @@ class Reconnects:
 
     def setup_timeout(self) -> float:
         """Seconds for connecting, TLS, API versions and authentication together."""
-        return self._setup.after(self.failures + 1)
+        return self._setup.after(self._unreached + 1)
 
-    def failed(self, now: float) -> None:
-        """An attempt failed, or a connection was lost with requests in flight."""
+    def failed(self, now: float, *, reached: bool = True) -> None:
+        """An attempt failed, or a connection was lost with requests in flight. *reached*: the peer had accepted it."""
         self.failures += 1
+        self._unreached = 0 if reached else self._unreached + 1
         self.not_before = now + self._backoff.after(self.failures)
 
     def succeeded(self) -> None:
         """The connection became ready."""
-        self.failures = 0
+        self.failures = self._unreached = 0
         self.not_before = 0.0

@@ -59,8 +59,10 @@ Encoder: TypeAlias = Callable[[int, int, str | None], list[Buffer]]
 class Request:
     """One request for one node. Either *fields* (by version) or *encode* makes its bytes.
 
-    *timeout* is the limit for the response, in seconds. *done* is called with the outcome exactly once. It returns True
-    when no manager has anything to do because of it: then none is polled.
+    *timeout* is the limit for the response, in seconds. A broker may hold the request for *held* seconds before it
+    answers; None: as long as it takes. After *patience* seconds without a response the outcome is `Unknown`, although
+    the connection stays open: another broker can answer as well, and is asked next. *done* is called with the outcome
+    exactly once. It returns True when no manager has anything to do because of it: then none is polled.
     """
 
     node: int
@@ -68,6 +70,8 @@ class Request:
     api: Api
     done: Callable[[float, Outcome], bool | None]
     timeout: float
+    held: float | None = 0.0
+    patience: float | None = None
     fields: Callable[[int], dict[str, object]] | None = None
     encode: Encoder | None = None
     versions: VersionRange | None = None
@@ -81,7 +85,11 @@ class Ready(Protocol):
         """How many more requests the connection accepts now; 0 while it is not ready, throttled or full."""
 
     def least_loaded(self, use: Use) -> int | None:
-        """The ready node with the fewest requests in flight; None while none is ready (the driver connects to one)."""
+        """The ready node with the fewest requests in flight, if possible one that has answered lately; None while none
+        is ready (the driver connects to one)."""
+
+    def give_up(self, node: int, use: Use) -> None:
+        """Another node is responsible: requests in flight on this connection end as `Unknown` at once."""
 
 
 class Lone(NamedTuple):

@@ -14,6 +14,7 @@ from pyclient.core.backoff import WaitPolicy
 from pyclient.core.cluster import Cluster, Topic
 from pyclient.core.manager import NotSent, Outcome, Ready, Reply, Request, Unknown, Use, earliest
 from pyclient.core.metadata_refresh import RefreshTimer, State
+from pyclient.core.silence import patience
 from pyclient.core.topic_interest import BY_ID, Scope, TopicInterest, WantedIds
 from pyclient.errors import KafkaError, error_for
 
@@ -46,6 +47,7 @@ class Metadata:
         self.creates_topics = create_topics
         """Whether asking for an unknown topic may create it."""
         self._on_update = on_update
+        self._unheard = 0  # requests in a row that no broker answered
         self._names_next = False  # the last request was about ids: names go first when both are due
         self._no_node = False  # a request is due, but no node is ready: only an event of the network helps
         self._unanswered_since: float | None = None  # a request was due then, and no broker has answered since
@@ -165,12 +167,14 @@ class Metadata:
                 "include_topic_authorized_operations": False,
             }
 
-        return Request(node=node, use=Use.CONTROL, api=Api.METADATA, done=done, timeout=self._request_timeout, fields=fields, versions=versions)
+        return Request(node=node, use=Use.CONTROL, api=Api.METADATA, done=done, timeout=self._request_timeout, fields=fields, versions=versions,
+                       patience=patience(self._request_timeout, self._unheard))
 
     # ---- outcomes ---------------------------------------------------------------------------------------------------
 
     def _answered(self, now: float, outcome: Outcome, *, asked_at: float | None) -> None:
         """*asked_at*: when every topic in use was asked for; None: new ones only."""
+        self._count_unheard(outcome)
         match outcome:
             case Reply(message=message) if getattr(message, "error_code", 0) == REBOOTSTRAP_REQUIRED:
                 self._rebootstrap(now)
@@ -185,12 +189,16 @@ class Metadata:
     def _identified(self, now: float, outcome: Outcome) -> None:
         """The outcome of a request by id. It does not change when the topics in use are refreshed."""
         self._ids.answered(now)
+        self._count_unheard(outcome)
         match outcome:
             case Reply(message=message) if message.brokers:
                 self._unanswered_since = self.silent_since = None
                 self._publish(self.cluster.updated(message))
             case NotSent(cause) | Unknown(cause):
                 self.last_error = cause
+
+    def _count_unheard(self, outcome: Outcome) -> None:
+        self._unheard = self._unheard + 1 if isinstance(outcome, Unknown) else 0
 
     def _adopt(self, now: float, message: object, asked_at: float | None) -> None:
         before, new, partial = self.cluster, self.interest.new, asked_at is None

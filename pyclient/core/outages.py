@@ -11,6 +11,7 @@ from typing import Final
 
 from pyclient.core.manager import Ready, Request
 from pyclient.core.metadata import Metadata
+from pyclient.core.silence import LOGGED_AFTER
 from pyclient.errors import BootstrapError, KafkaError, UnknownTopicOrPartitionError, error_for
 
 _log = logging.getLogger(__name__)
@@ -26,9 +27,9 @@ MOST_THROTTLED: Final = 10.0
 class Outage:
     """One thing that is missing: since when, and when it is next logged."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, patience: float = PATIENCE) -> None:
         self.since = now
-        self.report_at = now + PATIENCE
+        self.report_at = now + patience
         self.reported = False
 
     def due(self, now: float) -> bool:
@@ -87,7 +88,9 @@ class Outages:
                 _log.warning("%s: brokers answer again, after %.0f s", self._role, now - self._cluster.since)
             self._cluster = None
             return
-        self._cluster = self._cluster or Outage(silent_since)
+        if self._cluster is None or (self._cluster.since != silent_since and not self._cluster.reported):
+            # A broker that hangs delays an answer by a while; another one gives it.
+            self._cluster = Outage(silent_since, LOGGED_AFTER if self._metadata.cluster.nodes else PATIENCE)
         if self._cluster.due(now):
             _log.warning("%s: %s It goes on trying.", self._role, self._silence(now - silent_since))
 

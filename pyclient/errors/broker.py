@@ -179,8 +179,8 @@ class InvalidGroupIdError(KafkaError):
 
 
 class UnknownMemberIdError(ApplicationRecoverableError):
-    """The group removed this member, usually because a poll or heartbeat was late: poll to join again; raise
-    ``max_poll_interval_ms`` or ``session_timeout_ms``."""
+    """The group removed this member: a poll was late, or heartbeats did not reach a coordinator, which may have hung.
+    Poll to join again; raise ``max_poll_interval_ms`` or ``session_timeout_ms``."""
     code, name = 25, "UNKNOWN_MEMBER_ID"
     fatal = False  # the member joins again at the next poll
 

@@ -48,7 +48,8 @@ class BootstrapError(KafkaTimeoutError):
 
     def __init__(self, causes: Mapping[str, BaseException], *, waited_s: float | None = None) -> None:
         waited = "" if waited_s is None else f" within {waited_s:.1f} s"
-        tried = "; ".join(f"{address}: {_cause_text(cause)}" for address, cause in causes.items()) or "no address given"
+        texts = {address: _cause_text(cause) for address, cause in causes.items()}
+        tried = "; ".join(text if text.startswith(address) else f"{address}: {text}" for address, text in texts.items()) or "no address given"
         super().__init__(
             f"no broker answered{waited}. Tried {sentence(tried)} "
             "Check bootstrap_servers and security_protocol, and that the listener is reachable from this host."

@@ -36,11 +36,12 @@ PROBE_S: Final = 1.0
 class ConnectAttempt:
     """``start`` makes a task of a coroutine; ``discard`` closes a connection that will not be used.
 
+    *timeout* limits all of it, *answer_timeout* the time from a connected socket to the answer to ApiVersions.
     *unverified*: no broker has accepted the client yet, so ``security_protocol`` may be wrong. *check_login*: the
     listener may require a login.
     """
 
-    def __init__(self, address: Address, network: Network, sockets: SocketOptions, *, first_address: int, timeout: float,
+    def __init__(self, address: Address, network: Network, sockets: SocketOptions, *, first_address: int, timeout: float, answer_timeout: float = float("inf"),
                  make_connection: Callable[[Endpoint], Connection], start: Callable[[Coroutine[Any, Any, Connection]], asyncio.Task[Connection]],
                  discard: Callable[[Connection], None], security: Security = UNPROTECTED, unverified: bool = False,
                  check_login: bool = False) -> None:
@@ -49,6 +50,9 @@ class ConnectAttempt:
         self._sockets = sockets
         self._first_address = first_address
         self._timeout = timeout
+        self._answer_timeout = min(timeout, answer_timeout)
+        self.reached = False
+        """Whether some address accepted the connection."""
         self._make_connection = make_connection
         self._start = start
         self._discard = discard
@@ -69,7 +73,9 @@ class ConnectAttempt:
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._first_of(await self._resolve())
-        except TimeoutError:
+        except TimeoutError as late:
+            if isinstance(late, KafkaError):
+                raise
             raise ResponseTimeoutError(f"{self.stage} within {self._timeout:.1f} s") from None
 
     async def _resolve(self) -> list[Endpoint]:
@@ -125,8 +131,8 @@ class ConnectAttempt:
         self._note(endpoint, "not connected")
         try:
             await self._open_socket(endpoint, connection)
-            self._note(endpoint, f"{'TLS handshake done' if connection.secured else 'connected'}, no answer to ApiVersions")
-            await connection.introduce(CLIENT_INFO, newest, self._timeout, logs_in=self._sasl is not None, check_login=self._check_login)
+            self.reached = True
+            await self._introduce(endpoint, connection, newest)
             if self._sasl is not None:
                 self._note(endpoint, "connected, no answer to the login")
                 await connection.authenticate(self._sasl.login(self._address.host), self._timeout)
@@ -135,6 +141,16 @@ class ConnectAttempt:
                 self._discard(connection)
             raise
         return connection
+
+    async def _introduce(self, endpoint: Endpoint, connection: Connection, newest: int) -> None:
+        """A broker that hangs accepts connections: its silence must not use up the time that is for connecting."""
+        stage = f"{'TLS handshake done' if connection.secured else 'connected'}, no answer to ApiVersions"
+        self._note(endpoint, stage)
+        try:
+            async with asyncio.timeout(self._answer_timeout):
+                await connection.introduce(CLIENT_INFO, newest, self._timeout, logs_in=self._sasl is not None, check_login=self._check_login)
+        except TimeoutError:
+            raise ResponseTimeoutError(f"{stage} within {self._answer_timeout:.1f} s") from None
 
     async def _open_socket(self, endpoint: Endpoint, connection: Connection) -> None:
         if self._tls is None:
@@ -145,10 +161,11 @@ class ConnectAttempt:
 
         def connected() -> None:
             connection.advance(Event.OPENED_FOR_TLS)
+            self.reached = True
             self._note(endpoint, "connected, no answer to the TLS handshake")
 
         try:
-            await self._network.open(endpoint, lambda: connection, self._sockets, Tls(context, self._address.host, self._timeout, connected))
+            await self._network.open(endpoint, lambda: connection, self._sockets, Tls(context, self._address.host, self._answer_timeout, connected))
         except (OSError, ValueError) as error:
             if connection.state is State.CONNECTING:
                 raise

@@ -20,6 +20,7 @@ from pyclient.core.connection import CONNECTION, Event, State, Throttle, Usage
 from pyclient.core.handshake import ClientInfo, HandshakeRequest, Versions, agree_on_versions
 from pyclient.core.manager import NotSent, Reply, Request, Unknown, earliest
 from pyclient.core.sasl import Session, check_no_login_required
+from pyclient.core.silence import LONGEST_PATIENCE, Silence
 from pyclient.errors import DisconnectError, KafkaError, ResponseTimeoutError, UnsupportedVersionError, counted, said_of
 from pyclient.net.authentication import Authentication, run_exchange
 from pyclient.net.frame_reader import SIZE_BYTES, FrameReader
@@ -52,7 +53,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, label: str, client_id: str | None, *, clock: Callable[[], float], max_frame: int,
                  on_change: Callable[[], None], on_quiet: Callable[[], None], on_lost: Callable[[Connection, KafkaError], None],
-                 on_answer: Callable[[Api, float, float], None]) -> None:
+                 on_answer: Callable[[Api, float, float], None], patience: float = LONGEST_PATIENCE) -> None:
         self.label = label
         self.state = State.CONNECTING
         self.usage = Usage.UNUSED
@@ -60,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self.session = Session()
         self.ending: Ending | None = None
         self.throttle = Throttle()
+        self.silence = Silence(patience)
         self.idle_since = clock()
         self.secured = False  # by TLS
         self.has_identity: bool | None = None  # whether TLS can present a client certificate; None if only the user knows
@@ -119,8 +121,17 @@ class Connection(asyncio.BufferedProtocol):
         return self.throttle.until - self._clock()
 
     def next_deadline(self) -> float | None:
-        """When the oldest request is overdue, throttling ends, or the session is to be renewed."""
-        return earliest(self.session.renew_at, self._in_flight.deadline(), self.throttle.deadline(self._clock()))
+        """When a request is overdue, throttling ends, the session is to be renewed, or silence is to be looked for."""
+        return earliest(self.session.renew_at, self._in_flight.deadline(), self.throttle.deadline(self._clock()),
+                        self.silence.look_at(self._answer_due_since()))
+
+    def is_silent(self, now: float) -> bool:
+        """Whether an answer is due and nothing comes."""
+        return self.silence.look(now, self._answer_due_since(), self.bytes_in)
+
+    def _answer_due_since(self) -> float | None:
+        since = self._in_flight.answer_due_since()
+        return None if since is None else max(since, self.throttle.until)  # M09: a broker that throttles reads nothing meanwhile
 
     async def drained(self) -> None:
         """Wait until no request is in flight."""
@@ -207,7 +218,9 @@ class Connection(asyncio.BufferedProtocol):
         """M10: an overdue response closes the connection; the outcome of all requests in flight is then unknown."""
         overdue = self._in_flight.overdue(now)
         if overdue is not None:
-            self.close(_timed_out(self.label, overdue.api))
+            self.close(_timed_out(self.label, overdue.api, overdue.deadline - overdue.sent_at))
+        else:
+            self._in_flight.give_up_late(now)
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 
@@ -223,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
             self.usage = Usage.SENT
         pieces = _encoded(request, version, self._in_flight.next_id(), self._client_id)
         if request.answered:
-            self._write(pieces, request.api, version, request.timeout, request.done)
+            self._write(pieces, request.api, version, request.timeout, request.done, held=request.held, patience=request.patience)
         else:
             self.wrote_unanswered = True
             self.idle_since = self._clock()
@@ -231,9 +244,9 @@ class Connection(asyncio.BufferedProtocol):
             request.done(self._clock(), Reply(version, None))
 
     def _write(self, pieces: list[Buffer], api: Api, version: int, timeout: float,
-               done: Callable[[float, Reply | Unknown], bool | None]) -> None:
+               done: Callable[[float, Reply | Unknown], bool | None], *, held: float | None = 0.0, patience: float | None = None) -> None:
         size = sum(map(len, pieces))
-        self._in_flight.add(api, version, self._clock(), timeout, self.bytes_out + SIZE_BYTES + size, done)
+        self._in_flight.add(api, version, self._clock(), timeout, self.bytes_out + SIZE_BYTES + size, done, held=held, patience=patience)
         self._put(size, pieces)
 
     def _put(self, size: int, pieces: list[Buffer]) -> None:
@@ -284,6 +297,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.usage is Usage.SENT:
             self.usage = Usage.ANSWERED
         self.idle_since = now = self._clock()
+        self.silence.answered(now, self.bytes_in)
         self._on_answer(answered.api, now - answered.sent_at, self.throttle.apply(now, message))
         quiet = answered.done(now, Reply(answered.version, message))
         self._in_flight.notify_if_empty()
@@ -353,10 +367,10 @@ def _encoded(request: Request, version: int, correlation_id: int, client_id: str
     return [encode_request(request.api, version, correlation_id, client_id, request.fields(version))]
 
 
-def _timed_out(label: str, api: Api) -> KafkaError:
+def _timed_out(label: str, api: Api, seconds: float) -> KafkaError:
     return ResponseTimeoutError(
-        f"{label} did not answer {api.title} within request_timeout_ms; the connection is closed and the outcome of all requests in flight "
-        "on it is unknown.")
+        f"{label} did not answer {api.title} within {seconds:.1f} s; the connection is closed, and the outcome of all requests in flight on it "
+        "is unknown.")
 
 
 def _closed_by_peer(connection: Connection, error: Exception | None) -> KafkaError:

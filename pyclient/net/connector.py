@@ -53,6 +53,8 @@ class Connector:
         if node.wanted:
             return
         node.tried_at = now
+        if not node.tasks:
+            node.connecting_since = now
         node.attempt = self._attempt(node, use)
         node.tasks[use] = self._start(node, self._establish(node, use, node.attempt))
 
@@ -76,22 +78,23 @@ class Connector:
         check_login, node.may_require_login = node.may_require_login, False  # once per closed connection
         return ConnectAttempt(
             node.address, self._network, self._sockets, first_address=node.first_address, timeout=node.reconnects.setup_timeout(),
-            make_connection=functools.partial(self._make_connection, node, use), start=functools.partial(self._start, node),
+            answer_timeout=self._request_timeout, make_connection=functools.partial(self._make_connection, node, use), start=functools.partial(self._start, node),
             discard=self._discard, security=self._security, unverified=not self._accepted, check_login=check_login)
 
     async def _establish(self, node: NodeConnections, use: Use, attempt: ConnectAttempt) -> None:
         try:
             connection = await attempt.connect()
         except KafkaError as error:
-            self._failed(node, error)
+            self._failed(node, error, reached=attempt.reached)
         except Exception as error:  # noqa: BLE001 the next attempt must come after a back-off, not at once
             _log.exception("a defect in the client: connecting to %s raised", node.address)
-            self._failed(node, DisconnectError(f"connecting to {node.address} raised {error!r}"))
+            self._failed(node, DisconnectError(f"connecting to {node.address} raised {error!r}"), reached=attempt.reached)
         except RAISED_BY_USERS as error:
             if being_cancelled():
                 raise
             self._failed(node, DisconnectError(
-                f"connecting to {node.address} was interrupted: a token function or mechanism raised {type(error).__name__}"))
+                f"connecting to {node.address} was interrupted: a token function or mechanism raised {type(error).__name__}"),
+                reached=attempt.reached)
             self._raise_if_exit(error)
         else:
             self._succeeded(node, use, connection)
@@ -128,8 +131,8 @@ class Connector:
         else:
             node.connections[use] = connection
 
-    def _failed(self, node: NodeConnections, error: KafkaError) -> None:
-        self._failures.connecting_failed(node, error)
+    def _failed(self, node: NodeConnections, error: KafkaError, *, reached: bool) -> None:
+        self._failures.connecting_failed(node, error, reached=reached)
         self._give_up_if_refused(error)
 
     def _give_up_if_refused(self, error: KafkaError) -> None:

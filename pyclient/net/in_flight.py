@@ -13,7 +13,7 @@ from pyclient.codec.messages import correlation_id_of, decode_response
 from pyclient.codec.produce import stored_response
 from pyclient.core.handshake import UNSUPPORTED_VERSION
 from pyclient.core.manager import Reply, Unknown, earliest
-from pyclient.errors import KafkaError, ProtocolError
+from pyclient.errors import KafkaError, ProtocolError, ResponseTimeoutError
 
 MAX_CORRELATION_ID: Final = 2**31 - 1
 CORRELATION_ID_BYTES: Final = 4
@@ -31,6 +31,10 @@ class InFlight:
     end: int
     """Number of bytes ever queued on the connection up to the request's last one."""
     done: Callable[[float, Reply | Unknown], bool | None]
+    held: float | None = 0.0
+    give_up_at: float | None = None
+    """When the caller stops waiting; the response is ignored then."""
+    given_up: bool = False
 
 
 class InFlightRequests:
@@ -53,9 +57,11 @@ class InFlightRequests:
         self._correlation_id = (self._correlation_id + 1) & MAX_CORRELATION_ID
         return self._correlation_id
 
-    def add(self, api: Api, version: int, now: float, timeout: float, end: int, done: Callable[[float, Reply | Unknown], bool | None]) -> None:
+    def add(self, api: Api, version: int, now: float, timeout: float, end: int, done: Callable[[float, Reply | Unknown], bool | None], *,
+            held: float | None = 0.0, patience: float | None = None) -> None:
         """A request with the newest correlation id is about to be written."""
-        self.requests.append(InFlight(self._correlation_id, api, version, now, now + timeout, end, done))
+        give_up_at = None if patience is None else now + patience
+        self.requests.append(InFlight(self._correlation_id, api, version, now, now + timeout, end, done, held, give_up_at))
 
     def answer(self, frame: memoryview, written: int) -> tuple[InFlight, Any]:
         """The oldest request, and its decoded response. *written*: number of bytes that left the connection so far.
@@ -80,8 +86,19 @@ class InFlightRequests:
         return next((each for each in self.requests if now >= each.deadline), None)
 
     def deadline(self) -> float | None:
-        """The earliest deadline."""
-        return earliest(*[each.deadline for each in self.requests]) if self.requests else None
+        """The earliest deadline, or end of a caller's patience."""
+        return earliest(*[earliest(each.deadline, each.give_up_at) for each in self.requests]) if self.requests else None
+
+    def answer_due_since(self) -> float | None:
+        """When the broker should have answered the oldest request; None if there is none, or it may take any time."""
+        oldest = self.requests[0] if self.requests else None
+        return None if oldest is None or oldest.held is None else oldest.sent_at + oldest.held
+
+    def give_up_late(self, now: float) -> None:
+        """End the requests whose callers wait no longer. Their responses are still expected."""
+        for each in [each for each in self.requests if each.give_up_at is not None and now >= each.give_up_at]:
+            done, each.done, each.give_up_at, each.given_up = each.done, _ignore, None, True
+            done(now, Unknown(ResponseTimeoutError(f"{self._label} has not answered {each.api.title} within {now - each.sent_at:.1f} s")))
 
     def fail(self, now: float, cause: KafkaError) -> int:
         """The connection is lost: every outcome is `Unknown`. The number of requests."""
@@ -101,6 +118,11 @@ class InFlightRequests:
         """Resume `drained`."""
         if self._empty is not None and not self.requests and not self._empty.done():
             self._empty.set_result(None)
+
+
+def _ignore(_now: float, _outcome: Reply | Unknown) -> bool:
+    """The caller asks another broker."""
+    return True
 
 
 def _decode(expected: InFlight, frame: memoryview) -> Any:

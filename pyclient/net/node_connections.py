@@ -11,6 +11,7 @@ import attrs
 from pyclient.config.addresses import Address
 from pyclient.core.connection import Reconnects, next_attempt_at
 from pyclient.core.manager import Use, earliest
+from pyclient.core.silence import LATELY
 from pyclient.errors import KafkaError
 from pyclient.net.connection import Connection
 from pyclient.records import Node
@@ -31,6 +32,12 @@ class NodeConnections:
     attempt: ConnectAttempt | None = None
     """The last one."""
     tried_at: float = -1.0
+    connecting_since: float = -1.0
+    """When the first of the attempts under way began."""
+    answered_at: float = float("-inf")
+    silent_since: float | None = None
+    """Since when it answers nothing, as of the last look; None if it answers, or nothing is expected of it."""
+    silence_logged: bool = False
     first_address: int = 0
     """Which of the name's addresses the next attempt tries first."""
     wanted: bool = False
@@ -73,27 +80,59 @@ class NodeConnections:
                 return True
         return False
 
-    def failed(self, now: float) -> None:
+    def failed(self, now: float, *, reached: bool) -> None:
         """An attempt failed: the next one starts after a back-off, with another address."""
         self.first_address += 1
-        self.reconnects.failed(now)
+        self.reconnects.failed(now, reached=reached)
+
+    def answered(self, now: float) -> None:
+        """It is alive."""
+        self.answered_at, self.silent_since, self.silence_logged = now, None, False
+
+    def look_for_silence(self, now: float, patience: float) -> bool:
+        """Whether an answer is due on some connection, or an attempt to connect lasts, and nothing comes.
+
+        Between two attempts it stays silent: only an answer ends that.
+        """
+        silent = [each.silence.since for each in self.connections.values() if each.is_silent(now)]
+        if self.tasks and now >= self.connecting_since + patience:
+            silent.append(self.connecting_since)
+        if silent:
+            self.silent_since = earliest(self.silent_since, *silent)
+        elif not self.tasks and not self.reconnects.failures:
+            self.silent_since = None
+        return bool(silent)
 
     def cancel_attempts(self) -> None:
         """Cancel the tasks that connect."""
         for task in self.tasks.values():
             task.cancel()
 
-    def next_deadline(self, max_idle: float) -> float | None:
-        """When a response is overdue, a connection idle, a renewal due, or the back-off of a wanted node over."""
+    def next_deadline(self, max_idle: float, looked_at: float, patience: float) -> float | None:
+        """When a response is overdue, a connection idle or silent, a renewal due, or a wanted node's back-off over.
+
+        *looked_at*: when `look_for_silence` was called last.
+        """
         first = self.reconnects.not_before if self.wanted else None
+        if self.tasks:
+            silent_at = self.connecting_since + patience
+            first = earliest(first, silent_at if looked_at < silent_at else looked_at + patience)
         for connection in self.connections.values():
             first = earliest(first, connection.next_deadline(), None if connection.in_flight else connection.idle_since + max_idle)
         return first
 
 
-def least_loaded(nodes: Sequence[NodeConnections], use: Use, random: Random) -> NodeConnections | None:
-    """M04: of the nodes with a free slot one with the fewest requests in flight; None if there is none."""
+def least_loaded(nodes: Sequence[NodeConnections], use: Use, random: Random, now: float) -> NodeConnections | None:
+    """M04: of the nodes with a free slot one with the fewest requests in flight; None if there is none.
+
+    A node that hangs has little to do. So those that have answered lately come first; a silent one is chosen only while
+    every other one is silent as well, or out of reach: else another one is to be connected to.
+    """
     ready = [node for node in nodes if node.free_slots(use)]
+    speaking = [node for node in ready if node.silent_since is None]
+    if not speaking and any(node.silent_since is None and (node.untried(use) or use in node.tasks) for node in nodes):
+        return None
+    ready = [node for node in speaking if now < node.answered_at + LATELY] or speaking or ready
     if not ready:
         return None
     fewest = min(node.connections[use].in_flight for node in ready)

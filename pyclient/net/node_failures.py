@@ -7,6 +7,7 @@ from typing import Final
 
 from pyclient.codec.apis import Api
 from pyclient.core.connection import Usage
+from pyclient.core.silence import LOGGED_AFTER
 from pyclient.errors import KafkaError, ResponseTimeoutError
 from pyclient.net.connection import Connection
 from pyclient.net.node_connections import NodeConnections
@@ -37,14 +38,26 @@ class NodeFailures:
         node.reconnects.succeeded()
         self.by_address.pop(str(node.address), None)
 
-    def answered(self, api: Api) -> None:
+    def answered(self, node: NodeConnections, api: Api) -> None:
         """A broker answered a request."""
         self._any_answer = self._any_answer or api not in BEFORE_LOGIN
+        if node.silence_logged and node.silent_since is not None:
+            _log.warning("%s answers again, after %.0f s", node.node, self._clock() - node.silent_since)
+        node.answered(self._clock())
 
-    def connecting_failed(self, node: NodeConnections, error: KafkaError) -> None:
+    def silent(self, node: NodeConnections) -> None:
+        """A node accepts connections or requests and has answered nothing for a while. Logged once it has lasted."""
+        assert node.silent_since is not None
+        lasted = self._clock() - node.silent_since
+        if lasted >= LOGGED_AFTER and not node.silence_logged:
+            node.silence_logged = True
+            _log.warning("%s has answered nothing for %.0f s. Until it does, other brokers are asked who is responsible for its partitions and groups",
+                         node.node, lasted)
+
+    def connecting_failed(self, node: NodeConnections, error: KafkaError, *, reached: bool = True) -> None:
         """An attempt failed; the first failure in a row is logged."""
         self.by_address[str(node.address)] = error
-        node.failed(self._clock())
+        node.failed(self._clock(), reached=reached)
         _log.log(logging.DEBUG if node.unreachable else logging.WARNING, "connecting%s failed (%d in a row): %s",
                  "" if str(node.address) in str(error) else f" to {node.address}", node.reconnects.failures, error)
         node.unreachable = True

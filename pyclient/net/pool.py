@@ -16,6 +16,7 @@ from pyclient.core.backoff import ExponentialBackoff
 from pyclient.core.connection import STAGGER, Reconnects, State
 from pyclient.core.manager import NotSent, Request, Use, earliest
 from pyclient.core.outages import Throttling
+from pyclient.core.silence import patience
 from pyclient.errors import AuthenticationError, DisconnectError, KafkaError
 from pyclient.metrics import Metrics
 from pyclient.net.connection import Connection
@@ -51,18 +52,22 @@ class ConnectionPool:
     """Implements `Ready` for the driver.
 
     ``on_change`` is called after each event that may let a manager continue, ``on_quiet`` after other responses, with
-    the time by which `tick` must be called again.
+    the time by which `tick` must be called again, ``on_silence`` again and again while some node does not answer.
     """
 
     def __init__(self, options: PoolOptions, network: Network, *, clock: Callable[[], float], random: Random,
                  bootstrap: Iterable[Node], metrics: Metrics, on_change: Callable[[], None], on_quiet: Callable[[float], None],
-                 on_failure: Callable[[KafkaError], None], on_refused: Callable[[AuthenticationError], None]) -> None:
+                 on_failure: Callable[[KafkaError], None], on_refused: Callable[[AuthenticationError], None],
+                 on_silence: Callable[[], None] = lambda: None) -> None:
         self._options = options
         self._network = network
         self._clock = clock
         self._random = random
         self._on_change = on_change
         self._on_quiet = on_quiet
+        self._on_silence = on_silence
+        self._patience = patience(options.request_timeout)
+        self._looked_at = 0.0
         self._nodes: dict[int, NodeConnections] = {}
         self._bootstrap = {node.id: self._new_node(node) for node in bootstrap}
         self._closing = ClosingConnections()
@@ -106,11 +111,18 @@ class ConnectionPool:
             for node in self._all_nodes():
                 node.wanted = True
             return None
-        chosen = least_loaded(nodes, use, self._random)
+        chosen = least_loaded(nodes, use, self._random, now)
         if chosen is not None:
             return chosen.node.id
         self._connect_one_more(nodes, use)
         return None
+
+    def give_up(self, node: int, use: Use) -> None:
+        """Close the connection if something is in flight on it: another node is responsible."""
+        found = self._node(node)
+        connection = None if found is None else found.connections.get(use)
+        if connection is not None and connection.in_flight:
+            connection.close(DisconnectError(f"{connection.label} did not answer, and is not responsible any more"))
 
     def _connect_one_more(self, nodes: list[NodeConnections], use: Use) -> None:
         now = self._clock()
@@ -152,8 +164,10 @@ class ConnectionPool:
         """Close overdue and idle connections, renew sessions, and release nodes whose back-off is over."""
         self._metrics.turn(now)
         self._next_node_at = None  # a manager that still needs a node calls `least_loaded` in this turn
-        if self._due is None or now < self._due:
-            return
+        if self._due is not None and now >= self._due:
+            self._look_at_all(now)
+
+    def _look_at_all(self, now: float) -> None:
         for connection in [*self._connections(), *self._closing]:
             connection.expire(now)
         for node in self._all_nodes():
@@ -165,10 +179,19 @@ class ConnectionPool:
                 elif connection.session.renewal_is_due(now) and connection.state is State.READY:
                     connection.session.clear_renewal()
                     self._connector.renew(node, connection)
+        self._look_for_silence(now)
+
+    def _look_for_silence(self, now: float) -> None:
+        self._looked_at = now
+        silent = [node for node in self._all_nodes() if node.look_for_silence(now, self._patience)]
+        for node in silent:
+            self.failures.silent(node)
+        if silent:
+            self._on_silence()
 
     def next_deadline(self) -> float | None:
         """When `tick` must be called next."""
-        first = earliest(self._next_node_at, *[node.next_deadline(self._options.max_idle) for node in self._all_nodes()])
+        first = earliest(self._next_node_at, *[node.next_deadline(self._options.max_idle, self._looked_at, self._patience) for node in self._all_nodes()])
         self._due = earliest(first, *[connection.next_deadline() for connection in self._closing])
         return self._due
 
@@ -222,11 +245,13 @@ class ConnectionPool:
         label = f"{node.node} for {use.value}{resolved}" if node.node.id >= 0 else f"bootstrap server {node.address}"
         return Connection(
             label, self._options.client_id, clock=self._clock, max_frame=self._options.max_frame, on_change=self._on_change,
-            on_quiet=self._on_quiet_response, on_lost=lambda lost, cause: self._on_lost(node, lost, cause),
+            on_quiet=self._on_quiet_response, on_lost=lambda lost, cause: self._on_lost(node, lost, cause), patience=self._patience,
             on_answer=lambda api, latency, throttle: self._on_answer(node, api, latency, throttle))
 
     def _on_answer(self, node: NodeConnections, api: Api, latency: float, throttle: float) -> None:
-        self.failures.answered(api)
+        if node.silent_since is not None:
+            self._due = 0.0  # others may still be silent
+        self.failures.answered(node, api)
         self._metrics.answered(node.node.id, api, self._clock(), latency, throttle)
         if throttle:
             self._throttling.add(str(node.node), throttle, self._clock())

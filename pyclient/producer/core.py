@@ -58,7 +58,7 @@ class ProducerCore(ClientCore):
         self._workers: Executor | None = None
         limits = SendingLimits(
             acks=config.acks, in_flight=config.max_in_flight_requests_per_connection, max_request_size=config.max_request_size,
-            request_timeout=self.request_timeout, delivery_timeout=config.delivery_timeout_ms / 1000, retries=config.retries,
+            request_timeout=self.request_timeout, delivery_timeout=config.delivery_timeout_ms / 1000, linger=config.linger_ms / 1000, retries=config.retries,
             adaptive=config.partitioner_adaptive_partitioning_enable,
             availability_timeout=config.partitioner_availability_timeout_ms / 1000)
         batch_metrics = BatchMetrics(self.metrics, self.clock)

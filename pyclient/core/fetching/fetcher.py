@@ -235,5 +235,5 @@ class Fetcher:
 
         return Request(node=node, use=Use.FETCH, api=Api.FETCH, done=done,
                        fields=fetch_fields(session_request, self._limits, rack=self._preferred.rack(now), max_bytes=room, wait=wait),
-                       timeout=self._limits.request_timeout + self._limits.max_wait,
+                       timeout=self._limits.request_timeout + self._limits.max_wait, held=wait,
                        versions=BY_NAME if session_request.by_name else None)

@@ -10,7 +10,7 @@ import attrs
 from pyclient.codec.apis import Api
 from pyclient.codec.consumer_protocol import decode_assignment
 from pyclient.core.calls import Call, CallOutcome, Coordinator, Done, Finish
-from pyclient.core.group.coordinator import GroupOptions, Identity, refusal
+from pyclient.core.group.coordinator import HEARTBEATS_IN_A_SESSION, GroupOptions, Identity, refusal, silence_of_a_coordinator
 from pyclient.core.manager import Use
 from pyclient.errors import ProtocolError
 from pyclient.records import TopicPartition
@@ -93,7 +93,8 @@ def heartbeat_call(options: GroupOptions, identity: Identity, finish: Finish) ->
     def judge(message: Any) -> CallOutcome:
         return refusal(Api.HEARTBEAT, message.error_code, options.group_id) if message.error_code else Done(None)
 
-    return _call(options, "a heartbeat to", Api.HEARTBEAT, lambda version: _who(options, identity), judge, finish)
+    call = _call(options, "a heartbeat to", Api.HEARTBEAT, lambda version: _who(options, identity), judge, finish)
+    return attrs.evolve(call, timeout=silence_of_a_coordinator(options.request_timeout, options.session_timeout / HEARTBEATS_IN_A_SESSION))
 
 
 def describe_group_call(options: GroupOptions, finish: Finish) -> Call:

@@ -1,4 +1,4 @@
-"""The heartbeats of a member of a classic group (G03): when they are sent, and when a silent coordinator is replaced.
+"""The heartbeats of a member of a classic group (G03): when they are sent.
 
 Knows no states: the member polls it only in those that send heartbeats.
 """
@@ -24,25 +24,13 @@ class ClassicHeartbeat:
         self._on_heartbeat = on_heartbeat
         self._call: Call | None = None
         self._due_at: float | None = None  # None: one interval after the next poll
-        self._alive_at: float | None = None  # when the coordinator was last known to be alive
-        self._seen_alive = False  # since the last poll
 
     def restart(self) -> None:
-        """A generation begins: the coordinator is alive, and the first heartbeat is due after one interval."""
+        """A generation begins: the first heartbeat is due after one interval."""
         self._due_at = None
-        self._seen_alive = True
-
-    def coordinator_alive(self) -> None:
-        """A response shows that the coordinator is alive."""
-        self._seen_alive = True
 
     def poll(self, now: float, identity: Identity) -> None:
-        """Send a heartbeat if it is due; look the coordinator up again if it has been silent for a session timeout."""
-        if self._seen_alive or self._alive_at is None:
-            self._seen_alive, self._alive_at = False, now
-        elif now >= self._alive_at + self._options.session_timeout:
-            self._calls.lose_coordinator(self._options.group_id)
-            self._alive_at = now
+        """Send a heartbeat if it is due."""
         if self._due_at is None:
             self._due_at = now + self._options.heartbeat_interval
         if self._call is None and now >= self._due_at:
@@ -51,8 +39,8 @@ class ClassicHeartbeat:
             self._calls.submit(self._call)
 
     def next_deadline(self) -> float | None:
-        """When the next heartbeat is due; while one is in flight, when the coordinator counts as lost."""
-        return self._due_at if self._call is None or self._alive_at is None else self._alive_at + self._options.session_timeout
+        """When the next heartbeat is due; None while one is in flight."""
+        return self._due_at if self._call is None else None
 
     def cancel(self) -> None:
         """Forget the heartbeat in flight, and when the next one is due."""

@@ -324,8 +324,6 @@ class ClassicMember(Membership):
     def _on_heartbeat(self, sent_as: Identity, error: BaseException | None) -> None:
         if sent_as != self.identity or self.state not in SENDS_HEARTBEATS:
             return
-        if error is None or isinstance(error, RebalanceInProgressError):
-            self._heartbeat.coordinator_alive()
         if isinstance(error, RebalanceInProgressError):
             self._on_rebalance()
         elif error is not None:

@@ -13,7 +13,7 @@ from typing import Final
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.calls import Call, Calls, Finish
 from pyclient.core.group.consumer_calls import HeartbeatFields, SubscriptionFields, leave_call
-from pyclient.core.group.coordinator import GroupOptions
+from pyclient.core.group.coordinator import HEARTBEATS_IN_A_SESSION, GroupOptions, silence_of_a_coordinator
 from pyclient.core.group.reconciliation import TopicIdPartition
 
 
@@ -39,7 +39,6 @@ class ConsumerHeartbeat:
         self.interval = options.heartbeat_interval
         """Seconds, as the coordinator set it last."""
         self._sent_at = 0.0
-        self._silent_at = 0.0  # when a coordinator that does not respond is looked up again
         self._failures = 0
         self._pause: float | None = None  # a pause of at least so many seconds begins with the next poll
         self._not_before = 0.0  # the end of the pause
@@ -70,34 +69,30 @@ class ConsumerHeartbeat:
 
     # ---- when it is sent --------------------------------------------------------------------------------------------
 
-    def next_deadline(self, *, acknowledges: bool) -> float:
-        """When the next one is due; while one is in flight, when the coordinator counts as lost.
+    def next_deadline(self, *, acknowledges: bool) -> float | None:
+        """When the next one is due; None while one is in flight.
 
         N04: news for the coordinator does not wait for the interval; after a failure the pause comes first.
         """
         if self._call is not None:
-            return self._silent_at
+            return None
         has_news = self._confirmed != self.subscription or self._epoch_outdated or acknowledges
         return self._not_before if has_news else max(self._not_before, self._sent_at + self.interval)
 
     def poll(self, now: float, make_call: Callable[[], Call], *, acknowledges: bool) -> None:
-        """Submit the call of *make_call* if it is due; look the coordinator up again if it has been silent for a
-        session timeout.
-        """
+        """Submit the call of *make_call* if it is due."""
         if self._pause is not None:
             backoff = min(self._backoff.after(self._failures), self.interval)  # a longer pause could end the session
             self._not_before = now + max(self._pause, backoff)
             self._pause = None
-        if now < self.next_deadline(acknowledges=acknowledges):
-            return
-        self._silent_at = now + self._options.session_timeout
-        if self._call is not None:
-            self._calls.lose_coordinator(self._options.group_id)
+        due = self.next_deadline(acknowledges=acknowledges)
+        if due is None or now < due:
             return
         if self._is_too_early(now):
             return
         self._sent_at, self._epoch_outdated = now, False
         self._call = make_call()
+        self._call.timeout = silence_of_a_coordinator(self._options.request_timeout, HEARTBEATS_IN_A_SESSION * self.interval)
         self._calls.submit(self._call)
 
     def _is_too_early(self, now: float) -> bool:

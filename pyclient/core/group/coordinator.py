@@ -11,6 +11,7 @@ import attrs
 from pyclient.codec.apis import Api
 from pyclient.core.acl_errors import error_of
 from pyclient.core.calls import Again, CallOutcome
+from pyclient.core.silence import LONGEST_PATIENCE
 from pyclient.errors import CoordinatorNotAvailableError, NotCoordinatorError, RequestTimedOutError
 from pyclient.records import NO_GENERATION, TopicPartition
 
@@ -44,9 +45,7 @@ class GroupOptions:
     group_id: str
     instance_id: str | None
     session_timeout: float
-    """How long a coordinator may be silent before it is looked up again; in a classic group also the member's session
-    timeout.
-    """
+    """In a classic group the member's session timeout; with KIP-848 the broker has its own, and does not say it."""
     heartbeat_interval: float
     """KIP-848: only until the broker sets another one."""
     rebalance_timeout: float
@@ -56,6 +55,19 @@ class GroupOptions:
     """KIP-848 only; in a classic group the assignors' subscriptions carry the rack."""
     remote_assignor: str | None = None
     """KIP-848 only: the broker's assignor; None leaves the choice to the broker."""
+
+
+HEARTBEATS_IN_A_SESSION: Final = 3
+"""At least so many intervals fit into any sensible session (Kafka's defaults: 15 in classic groups, 9 with KIP-848)."""
+
+
+def silence_of_a_coordinator(request_timeout: float, third_of_session: float) -> float:
+    """Seconds for the response to a heartbeat; after that its connection is closed, and a new one tried.
+
+    The rest of the session must suffice for the next heartbeat to arrive. Heartbeats are answered at once, so this is
+    no reason to wait for request_timeout_ms.
+    """
+    return min(request_timeout, max(LONGEST_PATIENCE, third_of_session))
 
 
 def refusal(api: Api, code: int, group: str, tp: TopicPartition | None = None, message: str | None = None,

@@ -51,9 +51,18 @@ class SendingLimits:
     max_request_size: int
     request_timeout: float
     delivery_timeout: float
+    linger: float = 0.0
     retries: int
     adaptive: bool = True
     availability_timeout: float = 0
+
+
+OLDEST_OPEN: Final = 0.1
+"""Part of delivery_timeout_ms after which a batch that could not be sent takes no more records.
+
+A batch expires with its first record; without this, a record sent a moment ago would fail because of one that has
+waited for the whole time.
+"""
 
 
 class Sealer(Protocol):
@@ -93,6 +102,8 @@ class Sender:
         self._queues = LeaderQueues(accumulator, metadata)
         self._sequences: dict[PartitionQueue, PartitionSequence] = {}
         self._in_flight = 0  # batches
+        self._oldest_open = limits.linger + OLDEST_OPEN * limits.delivery_timeout
+        self._close_at = 0.0  # when to look for old open batches again
         self._adaptive = AdaptivePartitioning(accumulator, limits.availability_timeout) if limits.adaptive else None
 
     # ---- the manager ------------------------------------------------------------------------------------------------
@@ -100,6 +111,7 @@ class Sender:
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
         """Requests as full as ``max_request_size`` allows, as many for each node as it has room for."""
         self._expire(now)
+        self._close_old(now)
         self._queues.update(now)
         stuck: list[int] = []
         for node in self._queues.nodes():
@@ -133,8 +145,9 @@ class Sender:
         """The next linger, end of a pause, expiry, or node to avoid."""
         oldest = self._accumulator.oldest()
         expiry = oldest.created + self._limits.delivery_timeout if oldest is not None else None
+        closing = max(oldest.created + self._oldest_open, self._close_at) if oldest is not None else None
         avoiding = self._adaptive.next_deadline() if self._adaptive is not None else None
-        return earliest(self._accumulator.next_linger(), self._queues.next_deadline(), expiry, avoiding)
+        return earliest(self._accumulator.next_linger(), self._queues.next_deadline(), expiry, closing, avoiding)
 
     def idle(self) -> bool:
         """Whether nothing waits and nothing is in flight."""
@@ -314,7 +327,15 @@ class Sender:
         if batch.result.fail(error, records):
             _log.warning("%s", error)
 
-    # ---- expiry -----------------------------------------------------------------------------------------------------
+    # ---- age --------------------------------------------------------------------------------------------------------
+
+    def _close_old(self, now: float) -> None:
+        oldest = self._accumulator.oldest()
+        if oldest is None or now < max(oldest.created + self._oldest_open, self._close_at):
+            return
+        self._close_at = now + self._oldest_open / 4
+        for batch in self._accumulator.close_older(now - self._oldest_open):
+            self._seal(batch)
 
     def _expire(self, now: float) -> None:
         """Batches older than ``delivery_timeout_ms`` fail, wherever they are (P18)."""

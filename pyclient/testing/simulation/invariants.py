@@ -398,7 +398,7 @@ def pipelines_are_bounded(judge: Judge, link: Link) -> None:
     if waiting.count(Api.FETCH) > 1:
         raise breach(pipelines_are_bounded, f"{link!r} has {waiting.count(Api.FETCH)} Fetch requests in flight")
     if waiting.count(Api.METADATA):
-        asked = [each for link in judge.world.network.of_client(link.client) for each in _unanswered(link) if each.api is Api.METADATA]
+        asked = [each for link in judge.world.network.of_client(link.client) for each in _unanswered(link) if each.api is Api.METADATA and not each.given_up]
         if len(asked) > 1:
             raise breach(pipelines_are_bounded, f"{link.client} has {len(asked)} Metadata requests in flight")
 

@@ -252,7 +252,7 @@ def test_M10_an_overdue_response_closes_the_connection() -> None:
         ended.set()
 
     with Peer(deaf) as peer:
-        bootstrap_error(peer.address, "did not answer Metadata within request_timeout_ms", request_timeout_ms=200)
+        bootstrap_error(peer.address, "did not answer Metadata within 0.2 s", request_timeout_ms=200)
         assert ended.wait(10)
 
 

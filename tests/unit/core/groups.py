@@ -84,9 +84,13 @@ class MemberHarness:
         for each in list(sent):
             if each.api is Api.FIND_COORDINATOR:
                 sent.remove(each)
-                each.reply(coordinators=[{"key": "g", "node_id": 1, "host": "broker-1", "port": 9092, "error_code": 0, "error_message": None}])
+                self.reply_coordinator(each, 1)
                 sent += self.turn()
         return sent
+
+    def reply_coordinator(self, look_up: Sent, node: int) -> None:
+        """This node is the coordinator."""
+        look_up.reply(coordinators=[{"key": "g", "node_id": node, "host": f"broker-{node}", "port": 9092, "error_code": 0, "error_message": None}])
 
     def sends(self, api: Api) -> Sent:
         """The one request that goes out now."""

@@ -103,6 +103,60 @@ def test_M04_a_call_for_any_node_goes_to_the_one_with_least_to_do(calling: Calli
     assert [result.topics["a"].available for result, _ in calling.ended] == [(0,)] * 6
 
 
+def test_a_look_up_that_gets_no_answer_is_sent_to_another_node_after_a_fraction_of_the_timeout(calling: Calling) -> None:
+    calling.commits()
+    patiences = []
+    for pause in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0):
+        sent = only(calling.turn())
+        assert sent.api is Api.FIND_COORDINATOR
+        patiences.append(sent.request.patience)
+        sent.is_lost()
+        calling.world.after(pause)
+    assert patiences == [2.0, 4.0, 8.0, 16.0, 30.0, 30.0], "a slow answer must arrive at last"
+    found(sent := only(calling.turn()), code=LOADING)
+    assert sent.request.patience == 30.0
+    assert only(calling.after(64.0)).request.patience == 2.0, "some broker answers again"
+
+
+def test_what_only_one_node_can_answer_is_not_given_up_before_its_timeout(calling: Calling) -> None:
+    calling.creates()
+    assert only(calling.turn()).request.patience is None
+
+
+@pytest.mark.parametrize("ready", [True, False], ids=["it does not answer", "it cannot be reached"])
+def test_G04_a_coordinator_that_is_silent_is_looked_up_while_the_call_waits_for_it(calling: Calling, *, ready: bool) -> None:
+    if not ready:
+        calling.world.nodes.discard(2)
+    calling.commits()
+    found(only(calling.turn()), 2)
+    sent = calling.turn()
+    assert len(sent) == ready
+    assert calling.after(1.9) == []
+    assert calling.calls.next_deadline() == pytest.approx(calling.world.now + 0.1)
+    look_up = only(calling.after(0.1))
+    assert look_up.api is Api.FIND_COORDINATOR
+    found(look_up, 2)
+    assert calling.after(1.9) == [], "the same one: it is asked for again after another while"
+    found(only(calling.after(0.1)), 3)
+    elsewhere = only(calling.turn() or calling.after(1.0))
+    assert (elsewhere.api, elsewhere.node) == (Api.OFFSET_COMMIT, 3)
+    assert calling.world.in_flight == [elsewhere], "nothing waits for the former one any more"
+    committed(elsewhere)
+    assert calling.ended == [(None, None)]
+
+
+def test_G04_an_answer_to_one_call_shows_that_the_coordinator_is_alive(calling: Calling) -> None:
+    calling.commits()
+    found(only(calling.turn()), 2)
+    slow = only(calling.turn())
+    calling.commits()
+    quick = only(calling.after(1.5))
+    committed(quick)
+    assert calling.after(1.9) == []
+    assert only(calling.after(0.1)).api is Api.FIND_COORDINATOR
+    assert slow in calling.world.in_flight
+
+
 def test_while_no_node_takes_more_calls_wait_without_spinning(calling: Calling) -> None:
     calling.world.nodes = {1}
     calling.world.capacity[Use.CONTROL] = 2

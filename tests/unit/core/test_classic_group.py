@@ -18,9 +18,10 @@ from pyclient.core.group.classic_member import State
 from pyclient.core.group.coordinator import Identity
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Use
+from pyclient.core.silence import LONGEST_PATIENCE
 from pyclient.errors import (
     ConfigurationError, FencedInstanceIdError, GroupAuthorizationError, GroupMaxSizeReachedError, IllegalStateError,
-    ProtocolError, RebalanceInProgressError, UnknownServerError,
+    ProtocolError, RebalanceInProgressError,
 )
 from pyclient.plugins import Assignment
 from pyclient.records import TopicPartition
@@ -310,16 +311,35 @@ def test_partitions_being_revoked_when_all_are_lost_are_not_reported_as_lost() -
     member.sends(Api.JOIN_GROUP)
 
 
-def test_G04_a_coordinator_silent_for_a_session_timeout_is_looked_up_again() -> None:
+def test_G04_a_coordinator_that_does_not_answer_a_heartbeat_is_looked_up_while_the_answer_is_awaited() -> None:
     member = ClassicHarness()
     member.becomes_stable(*tps(0))
     silent = member.heartbeat()
+    assert silent.request.timeout == SESSION / 3, "the rest of the session is for the next heartbeat"
     member.group.polling = True
-    member.world.after(SESSION)
-    member.sends_nothing()
-    silent.is_not_sent(UnknownServerError("no matter"))
-    member.world.after(HEARTBEAT)
-    assert [each.api for each in member.world.turn(member.group, member.calls)] == [Api.FIND_COORDINATOR]
+    member.world.after(LONGEST_PATIENCE)
+    look_up, = member.world.turn(member.group, member.calls)
+    assert look_up.api is Api.FIND_COORDINATOR
+    member.reply_coordinator(look_up, 2)
+    assert [(each.api, each.node) for each in member.world.turn(member.group, member.calls)] == []
+    assert silent not in member.world.in_flight, "its connection is given up"
+    member.world.after(1.0)
+    again, = member.world.turn(member.group, member.calls)
+    assert (again.api, again.node) == (Api.HEARTBEAT, 2)
+
+
+def test_G04_a_coordinator_that_hangs_while_members_join_is_looked_up_less_often() -> None:
+    member = ClassicHarness()
+    member.subscribes()
+    member.polls()
+    join = member.sends(Api.JOIN_GROUP)
+    member.world.after(LONGEST_PATIENCE)
+    assert member.world.turn(member.group, member.calls) == []
+    member.world.after(LONGEST_PATIENCE)
+    look_up, = member.world.turn(member.group, member.calls)
+    member.reply_coordinator(look_up, 1)
+    assert member.world.turn(member.group, member.calls) == []
+    assert join in member.world.in_flight, "the same coordinator: the group may be slow"
 
 
 # --- polling ---------------------------------------------------------------------------------------------------------

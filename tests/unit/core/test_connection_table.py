@@ -74,15 +74,22 @@ def test_M05_the_wait_is_over_at_once_after_a_success() -> None:
     assert node.not_before - 60.0 <= 0.12
 
 
-def test_M05_the_set_up_timeout_grows_with_failures_up_to_its_maximum() -> None:
+def test_M05_the_set_up_timeout_grows_with_failures_to_reach_a_node_up_to_its_maximum() -> None:
     node = reconnects()
     assert 8.0 <= node.setup_timeout() <= 12.0
-    node.failed(0.0)
+    node.failed(0.0, reached=False)
     assert 16.0 <= node.setup_timeout() <= 24.0
     for _ in range(9):
-        node.failed(0.0)
+        node.failed(0.0, reached=False)
     assert 24.0 <= node.setup_timeout() <= 30.0
     node.succeeded()
+    assert 8.0 <= node.setup_timeout() <= 12.0
+
+
+def test_M05_the_set_up_timeout_does_not_grow_when_the_peer_accepts_connections() -> None:
+    node = reconnects()
+    for _ in range(9):
+        node.failed(0.0, reached=True)
     assert 8.0 <= node.setup_timeout() <= 12.0
 
 

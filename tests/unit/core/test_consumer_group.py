@@ -16,6 +16,7 @@ from pyclient.core.group.changes import ChangeKind
 from pyclient.core.group.consumer_member import CONSUMER, State
 from pyclient.core.group.coordinator import Identity
 from pyclient.core.manager import Use
+from pyclient.core.silence import LONGEST_PATIENCE
 from pyclient.core.transitions import TABLES
 from pyclient.errors import (
     FencedInstanceIdError, FencedMemberEpochError, GroupAuthorizationError, GroupIdNotFoundError, GroupMaxSizeReachedError,
@@ -23,7 +24,7 @@ from pyclient.errors import (
     TopicAuthorizationError, UnknownServerError, UnreleasedInstanceIdError, UnsupportedAssignorError, UnsupportedVersionError,
 )
 from tests.unit.core.consumer_groups import HEARTBEAT_API, INTERVAL, ConsumerHarness, owned, with_ids, changed_fields
-from tests.unit.core.groups import HEARTBEAT, REBALANCE, SESSION, tps
+from tests.unit.core.groups import HEARTBEAT, REBALANCE, tps
 from tests.unit.core.world import Sent, answer, topic, topic_id, view
 
 ASSIGNED, REVOKED, LOST = ChangeKind.ASSIGNED, ChangeKind.REVOKED, ChangeKind.LOST
@@ -271,7 +272,13 @@ def test_a_coordinator_that_moved_is_looked_up_again() -> None:
     assert look_up.api.title == "FindCoordinator"
 
 
-def test_G04_a_coordinator_unreachable_for_a_session_timeout_is_looked_up_again_and_heartbeats_go_on() -> None:
+def test_G04_the_response_to_a_heartbeat_may_take_three_of_the_brokers_intervals() -> None:
+    member = ConsumerHarness()
+    member.becomes_stable(*tps(0))
+    assert member.heartbeat(INTERVAL).request.timeout == 3 * INTERVAL
+
+
+def test_G04_a_coordinator_that_cannot_be_reached_is_looked_up_again_and_again_and_heartbeats_go_on() -> None:
     member = ConsumerHarness()
     member.becomes_stable(*tps(0))
     member.group.polling = True
@@ -279,11 +286,11 @@ def test_G04_a_coordinator_unreachable_for_a_session_timeout_is_looked_up_again_
     member.world.after(INTERVAL)
     member.sends_nothing()
     for _ in range(3):
-        member.world.after(SESSION - 0.1)
+        member.world.after(LONGEST_PATIENCE - 0.1)
         assert member.world.turn(member.group, member.calls) == []
         member.world.after(0.1)
         look_up, = member.world.turn(member.group, member.calls)
-        look_up.reply(coordinators=[{"key": "g", "node_id": 1, "host": "h", "port": 1, "error_code": 0, "error_message": None}])
+        member.reply_coordinator(look_up, 1)
         member.sends_nothing()
     member.world.nodes.add(1)
     assert owned(member.sends(HEARTBEAT_API)) is None

@@ -16,7 +16,7 @@ class World:
         self.wanting: list[str] = []
         view: type[Any] = SimpleNamespace
         self.metadata: Any = view(
-            silent_since=None, settled=True, last_error=None, missing=lambda: self.wanting, cluster=SimpleNamespace(topics={}))
+            silent_since=None, settled=True, last_error=None, missing=lambda: self.wanting, cluster=SimpleNamespace(topics={}, nodes={}))
         self.causes: dict[str, BaseException] = {}
         self.now = 1000.0
         self.outages = Outages("producer", self.metadata, lambda: self.causes)

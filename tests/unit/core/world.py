@@ -61,6 +61,10 @@ class World:
         free = [node for node in sorted(self.nodes) if self.slots(node, use)]
         return max(free, key=lambda node: self.slots(node, use), default=None)
 
+    def give_up(self, node: int, use: Use) -> None:
+        for sent in [each for each in self.in_flight if (each.node, each.request.use) == (node, use)]:
+            sent.is_lost()
+
     def turn(self, *managers: Manager, lone: AskForLone | Literal[False] = False) -> list[Sent]:
         """Poll until no request comes, as the driver does. Requests can be written now; deadlines are in the future."""
         sent: list[Sent] = []

@@ -336,7 +336,7 @@ def test_M10_an_overdue_response_closes_the_connection_and_all_outcomes_are_unkn
             for outcome in (await patient, await hasty):
                 assert isinstance(outcome, Unknown)
                 assert isinstance(outcome.cause, ResponseTimeoutError)
-                assert "Metadata within request_timeout_ms" in str(outcome.cause)
+                assert "Metadata within 30.0 s" in str(outcome.cause)
             assert client.connection.state is State.CLOSED
             assert client.requests_lost
 

@@ -63,20 +63,20 @@ def test_a_use_without_a_limit_has_one_slot() -> None:
 def test_a_failed_attempt_moves_on_to_the_next_address_and_waits() -> None:
     made = node()
     assert made.usable(NOW)
-    made.failed(NOW)
+    made.failed(NOW, reached=True)
     assert made.first_address == 1
     assert not made.usable(NOW)
-    assert made.next_deadline(540.0) is None, "it is not wanted"
+    assert made.next_deadline(540.0, NOW, 2.0) is None, "it is not wanted"
     made.wanted = True
-    assert made.next_deadline(540.0) == made.reconnects.not_before
+    assert made.next_deadline(540.0, NOW, 2.0) == made.reconnects.not_before
 
 
 def test_M04_the_least_loaded_node_is_a_ready_one_with_free_slots() -> None:
     busy, full, closed, free = (node(number, FakeConnection(load, ready=ready)) for number, load, ready in [
         (1, 1, True), (2, 2, True), (3, 0, False), (4, 0, True)])
-    assert least_loaded([busy, full, closed, free], Use.CONTROL, Random(1)) is free
-    assert least_loaded([busy, full, closed], Use.CONTROL, Random(1)) is busy
-    assert least_loaded([full, closed], Use.CONTROL, Random(1)) is None
+    assert least_loaded([busy, full, closed, free], Use.CONTROL, Random(1), NOW) is free
+    assert least_loaded([busy, full, closed], Use.CONTROL, Random(1), NOW) is busy
+    assert least_loaded([full, closed], Use.CONTROL, Random(1), NOW) is None
 
 
 def test_M04_nodes_that_were_never_tried_come_first() -> None:
@@ -141,7 +141,7 @@ def test_what_a_lost_connection_means_for_its_node(connection: Connection, repor
 def test_M16_a_login_may_be_required_if_no_broker_has_ever_answered(before: Api | None, connection: Connection, suspected: bool) -> None:
     failures, lost_by = Failures(), node()
     if before is not None:
-        failures.answered(before)
+        failures.answered(lost_by, before)
     failures.connection_lost(lost_by, connection, CAUSE)
     assert lost_by.may_require_login == suspected
 
