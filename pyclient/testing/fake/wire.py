@@ -47,8 +47,8 @@ class Front:
         return BrokerConnection(self, self.kafka.brokers[broker])
 
     def listens(self, broker: Broker) -> bool:
-        """Whether the broker accepts connections; one may have been accepted just as its broker ended."""
-        return broker.alive and not self._closed
+        """Whether the broker accepts connections: one that hangs does. It may have ended just after it accepted one."""
+        return (broker.alive or broker.fenced) and not self._closed
 
     def close(self) -> None:
         """Cut every connection, also those that are just being accepted."""

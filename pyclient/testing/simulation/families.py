@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from pyclient.testing.simulation.faults import LOGIN_FAULTS
+from pyclient.testing.simulation.faults import HANGS, LOGIN_FAULTS
 from pyclient.testing.simulation.group_run import GroupRun, run_group_seed
 from pyclient.testing.simulation.invariants import ALONE, GROUPS
 from pyclient.testing.simulation.run import Outcome, Run, run_seed
@@ -37,6 +37,6 @@ class Family:
 
 
 FAMILIES: Final = {each.name: each for each in (
-    Family(name=ALONE, run=run_seed, kinds=(*Run.KINDS, *sorted(LOGIN_FAULTS)), least_records=1000, least_faults=5, least_in_flight=0.95),
-    Family(name=GROUPS, run=run_group_seed, kinds=(*GroupRun.KINDS, *sorted(LOGIN_FAULTS)), least_records=500, least_faults=3, least_in_flight=0.75),
+    Family(name=ALONE, run=run_seed, kinds=(*Run.KINDS, *sorted(HANGS | LOGIN_FAULTS)), least_records=1000, least_faults=5, least_in_flight=0.95),
+    Family(name=GROUPS, run=run_group_seed, kinds=(*GroupRun.KINDS, *sorted(HANGS | LOGIN_FAULTS)), least_records=500, least_faults=3, least_in_flight=0.75),
 )}

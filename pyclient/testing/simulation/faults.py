@@ -29,6 +29,8 @@ SLOWEST: Final = 3000
 """Times slower than usual."""
 DAY_MS: Final = 86_400_000
 THROTTLE_MS: Final = 1500
+FENCED_AFTER: Final = 0.4
+"""Part of its time after which the controller fences a hung broker."""
 FEWEST_BROKERS: Final = 2
 """With one fewer, no broker could take over while another one restarts."""
 REFUSALS: Final = (
@@ -194,6 +196,31 @@ def broker_restart(strike: Strike) -> None:
     strike.later(lambda: kafka.restart(broker))
     if connected:
         strike.hit(f"broker {broker} was killed; {connected} connections broke")
+
+
+def hung(strike: Strike) -> None:
+    """A broker accepts connections and requests and answers nothing; the controller fences it; later it goes on."""
+    kafka, front = strike.world.kafka, strike.world.front
+    broker = strike.choose(kafka.alive)
+    if broker is None or len(kafka.alive) < FEWEST_BROKERS or broker in front.paused:
+        return
+    connected = len(strike.world.network.of_broker(broker))
+    front.pause(broker)
+    strike.world.loop.call_later(FENCED_AFTER * strike.fault.lasts, _fence, strike.world, broker)
+    strike.later(lambda: _go_on(strike.world, broker))
+    if connected:
+        strike.hit(f"broker {broker} hangs; {connected} connections are silent")
+
+
+def _fence(world: World, broker: int) -> None:
+    if len(world.kafka.alive) >= FEWEST_BROKERS and broker in world.kafka.alive and broker in world.front.paused:
+        world.kafka.fence(broker)
+
+
+def _go_on(world: World, broker: int) -> None:
+    if world.kafka.brokers[broker].fenced:
+        world.kafka.restart(broker)
+    world.front.resume(broker)
 
 
 def broker_loss(strike: Strike) -> None:
@@ -435,7 +462,7 @@ def callback_raises(strike: Strike) -> None:
 
 Kind = Callable[[Strike], None]
 KINDS: Final[Mapping[str, Kind]] = {each.__name__: each for each in (
-    cut_before_write, cut_before_answer, cut_mid_frame, half_open, slow_node, dns_change, broker_restart, broker_loss, throttling,
+    cut_before_write, cut_before_answer, cut_mid_frame, half_open, slow_node, dns_change, broker_restart, hung, broker_loss, throttling,
     refusal, rejection, stale_metadata, leader_move, unclean_truncation, retention, coordinator_move, clock_jump, callback_raises, membership_refusal, member_expiry,
     login_unanswered, login_cut, login_refused, token_outage,
 )}
@@ -446,7 +473,9 @@ TOKEN_FAULTS: Final = frozenset({"login_refused", "token_outage"})
 """Those that only clients feel whose credentials can change; others may give up when they are refused."""
 LOGIN_FAULTS: Final = TOKEN_FAULTS | {"login_unanswered", "login_cut"}
 """Those that only clients feel who log in: planned for them, beside all others."""
-NOT_FOR_SERVICES: Final = MEMBER_FAULTS | LOGIN_FAULTS | frozenset({"broker_loss", "callback_raises", "rejection", "clock_jump", "retention", "unclean_truncation"})
+HANGS: Final = frozenset({"hung"})
+"""Planned beside all others, by a generator of their own."""
+NOT_FOR_SERVICES: Final = MEMBER_FAULTS | LOGIN_FAULTS | HANGS | frozenset({"broker_loss", "callback_raises", "rejection", "clock_jump", "retention", "unclean_truncation"})
 FOR_SERVICES: Final = tuple(kind for kind in KINDS if kind not in NOT_FOR_SERVICES)
 """Faults that any service must survive: they lose no replicated record, falsify no timestamp, involve no user code."""
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pyclient.codec.apis import Api
 from pyclient.testing.fake.model.request import Request
 from pyclient.testing.simulation.facts import Facts
-from pyclient.testing.simulation.faults import LOGIN_FAULTS, KINDS, Fault
+from pyclient.testing.simulation.faults import HANGS, LOGIN_FAULTS, KINDS, Fault
 from pyclient.testing.simulation.group_facts import GroupFacts
 from pyclient.testing.simulation.group_invariants import RULES_OF_GROUPS
 from pyclient.testing.simulation.invariants import RECOVERY_S, Invariant
@@ -18,7 +18,7 @@ from pyclient.testing.simulation.members import GROUP, HEARTBEATS_MS, LATEST_STA
 from pyclient.testing.simulation.run import Outcome, Run
 from pyclient.testing.simulation.workload import Plan, producer_options
 
-NOT_FOR_GROUPS: Final = LOGIN_FAULTS | {"callback_raises", "rejection", "clock_jump"}
+NOT_FOR_GROUPS: Final = LOGIN_FAULTS | HANGS | {"callback_raises", "rejection", "clock_jump"}
 """Faults that do not concern members, or have a generator of their own."""
 
 STABLE_S: Final = 5.0

@@ -63,6 +63,8 @@ ALONE: Final = "alone"
 """Runs whose consumers have a group each, with all partitions."""
 GROUPS: Final = "groups"
 """Runs whose consumers share one group."""
+HANGS: Final = "hangs"
+"""Runs in which nothing is wrong but brokers that hang."""
 
 
 def holds(event: str, rule: str, family: str = ALONE) -> Callable[[Callable[..., None]], Callable[..., None]]:

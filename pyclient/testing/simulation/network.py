@@ -408,7 +408,7 @@ class ClientNetwork:
         if broker in network.unreachable or broker is None:
             await network.loop.create_future()  # no answer: the client's set-up timeout ends it
         node = network.front.kafka.brokers[broker]  # type: ignore[index]
-        if not node.alive:
+        if not network.front.listens(node):
             raise ConnectionRefusedError(111, "Connection refused")
         link = Link(network, self._client, node.id, address)
         network.links[link] = None

@@ -23,11 +23,12 @@ from pyclient.testing.fake.model.batch import Batch
 from pyclient.testing.fake.model.elections import NO_LEADER
 from pyclient.testing.simulation import protection
 from pyclient.testing.simulation.facts import Entry, Facts, Key, Second
-from pyclient.testing.simulation.faults import LOGIN_FAULTS, MEMBER_FAULTS, KINDS, Fault, Strike, planned
+from pyclient.testing.simulation.faults import HANGS, LOGIN_FAULTS, MEMBER_FAULTS, KINDS, Fault, Strike, planned
 from pyclient.testing.simulation.invariants import RULES_OF_ALL, InvariantError, Invariant, Judge
 from pyclient.testing.simulation.login_invariants import LOGIN, RULES_OF_LOGINS
 from pyclient.testing.simulation.loop import BusyLoopError, SimulationStuckError
 from pyclient.testing.simulation.network import Link
+from pyclient.testing.simulation.progress_invariants import RULES_OF_PROGRESS
 from pyclient.testing.simulation.workload import SEPARATOR, ConsumingService, Plan, ProducingService, drawn
 from pyclient.testing.simulation.world import World
 
@@ -37,6 +38,8 @@ TWO_ADDRESSES: Final = 0.3
 """How many brokers can be reached at two addresses."""
 SEALED_INLINE_BYTES: Final = (200, 65_536)
 """In half of the runs small batches too are compressed by workers, while the loop goes on."""
+WITH_HANGS: Final = 0.4
+"""In how many runs brokers hang too."""
 FAULTS_BEGIN_S: Final = 0.0
 FAULTS_END_S: Final = 25.0
 SHORTEST_S: Final = 60.0
@@ -76,8 +79,8 @@ class Outcome:
 class Run:
     """The state of one run."""
 
-    KINDS: Sequence[str] = tuple(kind for kind in KINDS if kind not in MEMBER_FAULTS | LOGIN_FAULTS)
-    """The kinds it draws from. Login faults have their own generator, so that they change no other run."""
+    KINDS: Sequence[str] = tuple(kind for kind in KINDS if kind not in MEMBER_FAULTS | LOGIN_FAULTS | HANGS)
+    """The kinds it draws from. Hangs and login faults have their own generators, so that they change no other run."""
 
     def __init__(self, seed: int, faults: Sequence[Fault] | None = None, *, config: Mapping[str, object] | None = None) -> None:
         self.protection = protection.drawn(seed, logs_in=config is None)
@@ -86,9 +89,9 @@ class Run:
         self.protection.equip(self.world)
         self.world.seal_inline_bytes = self.world.random("sealing").choice(SEALED_INLINE_BYTES)
         self.facts = self._new_facts()
-        self.judge = Judge(self.world, self.facts, self._rules())
         self.plan = self._plan(self.world.random("plan"))
         self.faults = self._planned() if faults is None else list(faults)
+        self.judge = Judge(self.world, self.facts, self._rules())
         for broker in self.world.kafka.brokers:
             if self.world.random(f"address {broker}").random() < TWO_ADDRESSES:
                 self.world.network.set_addresses(broker, f"10.0.0.{broker}", f"10.9.0.{broker}")
@@ -162,7 +165,8 @@ class Run:
 
     def _rules(self) -> Sequence[Invariant]:
         """The invariants to evaluate."""
-        return RULES_OF_ALL if self.protection.mechanism is None else (*RULES_OF_ALL, *RULES_OF_LOGINS)
+        of_progress = RULES_OF_PROGRESS if {each.kind for each in self.faults} == HANGS else ()
+        return (*RULES_OF_ALL, *of_progress, *(RULES_OF_LOGINS if self.protection.mechanism is not None else ()))
 
     def _plan(self, random: Random) -> Plan:
         return drawn(random)
@@ -174,6 +178,9 @@ class Run:
         if self.protection.login_faults:
             faults += planned(self.world.random("faults of logins"), fewest=protection.FEWEST_FAULTS, most=protection.MOST_FAULTS, begin=FAULTS_BEGIN_S,
                               end=FAULTS_END_S, kinds=self.protection.login_faults)
+        hangs = self.world.random("hangs")
+        if hangs.random() < WITH_HANGS:
+            faults += planned(hangs, fewest=1, most=2, begin=FAULTS_BEGIN_S, end=FAULTS_END_S, kinds=sorted(HANGS))
         return sorted(faults, key=lambda each: each.at)
 
     def _consumers(self, done: asyncio.Event) -> Mapping[str, Coroutine[Any, Any, None]]:

@@ -14,7 +14,7 @@ from pyclient.testing.fake.model.refusal import RefusalError
 
 GROUP: Final = 0
 """Key type of groups in FindCoordinator."""
-MOVES: Final = frozenset({"broker killed", "broker started", "coordinator moved"})
+MOVES: Final = frozenset({"broker killed", "broker fenced", "broker started", "coordinator moved"})
 Home = tuple[int, int]
 AnyGroup: TypeAlias = Group | ConsumerGroup
 """A classic or a KIP-848 group; both share one space of ids."""

@@ -29,6 +29,8 @@ class Broker:
     port: int
     rack: str | None = None
     alive: bool = True
+    fenced: bool = False
+    """Taken for dead, although it hangs only."""
     epoch: int = 1
     """Grows with every start; a request from before a restart must not be answered after it."""
     parts: dict[type, Any] = attrs.field(factory=dict)
@@ -142,11 +144,19 @@ class Kafka:
 
         With *lose_tail* its unreplicated records are lost.
         """
+        self._take_out(broker, "broker killed", lose_tail=lose_tail)
+
+    def fence(self, broker: int) -> None:
+        """The controller takes a broker for dead that hangs: its connections stay open. `restart` lets it come back."""
+        self.brokers[broker].fenced = True
+        self._take_out(broker, "broker fenced", lose_tail=False)
+
+    def _take_out(self, broker: int, event: str, *, lose_tail: bool) -> None:
         self._must_be(broker, alive=True)
         node = self.brokers[broker]
         node.alive = False
         node.parts.clear()
-        self.report("broker killed", broker=broker)
+        self.report(event, broker=broker)
         for topic in self.topics.values():
             for partition in topic.partitions:
                 partition.broker_down(broker, lose_tail=lose_tail)
@@ -156,7 +166,7 @@ class Kafka:
         """Start a killed broker again, with its address and its logs."""
         self._must_be(broker, alive=False)
         node = self.brokers[broker]
-        node.alive = True
+        node.alive, node.fenced = True, False
         node.epoch += 1
         self.report("broker started", broker=broker)
         for topic in self.topics.values():

@@ -65,7 +65,7 @@ def test_a_plan_holds_what_was_asked_for_and_by_itself_nothing_that_loses_record
     assert world.plan(200) == World(5).plan(200) != World(6).plan(200)
     assert {each.kind for each in world.plan(200)} == set(FOR_SERVICES)
     assert set(KINDS) - set(FOR_SERVICES) == {"broker_loss", "callback_raises", "clock_jump", "member_expiry", "membership_refusal", "rejection", "retention", "unclean_truncation",
-                                            "login_unanswered", "login_cut", "login_refused", "token_outage"}
+                                            "login_unanswered", "login_cut", "login_refused", "token_outage", "hung"}
     drawn = world.plan(50, begin=3, end=4, kinds=["leader_move"])
     assert len(drawn) == 50
     assert all(each.kind == "leader_move" and 3 <= each.at <= 4 for each in drawn)
@@ -188,3 +188,15 @@ def test_the_end_of_a_world_ends_the_tasks_that_are_left() -> None:
     assert ended == [1]
     assert task.cancelled()
     world.close()
+
+
+def test_a_fenced_broker_accepts_connections_until_it_is_back_or_killed() -> None:
+    world = World(7)
+    kafka, broker = world.kafka, world.kafka.brokers[2]
+    world.front.pause(2)
+    kafka.fence(2)
+    assert (kafka.alive, world.front.listens(broker)) == ([1, 3], True)
+    kafka.restart(2)
+    assert (kafka.alive, broker.fenced) == ([1, 2, 3], False)
+    kafka.kill(2)
+    assert not world.front.listens(broker)
