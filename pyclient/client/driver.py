@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from pyclient.core.manager import AskForLone, Manager, Request, earliest
+from pyclient.core.silence import LONGEST_PATIENCE
 from pyclient.errors import KafkaError, raisable
 from pyclient.net.pool import ConnectionPool
 from pyclient.runtime.loop_thread import runs_here
@@ -124,7 +125,7 @@ class Driver:
             return False
         connections.start_window(now)
         self._send(connections, lone.request)
-        self._set_timer(now + lone.request.timeout)
+        self._set_timer(now + min(lone.request.timeout, LONGEST_PATIENCE))
         return not (lone.more or self._looks)
 
     def _poll_managers(self, connections: ConnectionPool) -> None:

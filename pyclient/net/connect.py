@@ -159,16 +159,23 @@ class ConnectAttempt:
         context = await self._tls.current()
         connection.has_identity = self._tls.has_identity
 
+        limit = asyncio.timeout(None)
+        stage = "connected, no answer to the TLS handshake"
+
         def connected() -> None:
             connection.advance(Event.OPENED_FOR_TLS)
             self.reached = True
-            self._note(endpoint, "connected, no answer to the TLS handshake")
+            self._note(endpoint, stage)
+            limit.reschedule(asyncio.get_running_loop().time() + self._answer_timeout)
 
         try:
-            await self._network.open(endpoint, lambda: connection, self._sockets, Tls(context, self._address.host, self._answer_timeout, connected))
+            async with limit:
+                await self._network.open(endpoint, lambda: connection, self._sockets, Tls(context, self._address.host, self._timeout, connected))
         except (OSError, ValueError) as error:
             if connection.state is State.CONNECTING:
                 raise
+            if limit.expired():
+                raise ResponseTimeoutError(f"{stage} within {self._answer_timeout:.1f} s") from None
             raise await self._handshake_failed(error, connection, endpoint, context) from error
 
     async def _handshake_failed(self, error: OSError | ValueError, connection: Connection, endpoint: Endpoint, context: ssl.SSLContext) -> KafkaError:

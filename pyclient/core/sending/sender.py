@@ -138,16 +138,15 @@ class Sender:
         for node in self._queues.nodes():
             request = self._drain(node, now) if ready.slots(node, Use.PRODUCE) else None
             if request is not None:
-                return Lone(request, more=bool(self._queues.nodes()))
+                return Lone(request, more=bool(self._queues.nodes()) or now >= (self._closes_at() or now))
         return None
 
     def next_deadline(self) -> float | None:
         """The next linger, end of a pause, expiry, or node to avoid."""
         oldest = self._accumulator.oldest()
         expiry = oldest.created + self._limits.delivery_timeout if oldest is not None else None
-        closing = max(oldest.created + self._oldest_open, self._close_at) if oldest is not None else None
         avoiding = self._adaptive.next_deadline() if self._adaptive is not None else None
-        return earliest(self._accumulator.next_linger(), self._queues.next_deadline(), expiry, closing, avoiding)
+        return earliest(self._accumulator.next_linger(), self._queues.next_deadline(), expiry, self._closes_at(), avoiding)
 
     def idle(self) -> bool:
         """Whether nothing waits and nothing is in flight."""
@@ -329,9 +328,14 @@ class Sender:
 
     # ---- age --------------------------------------------------------------------------------------------------------
 
-    def _close_old(self, now: float) -> None:
+    def _closes_at(self) -> float | None:
+        """When to look for old open batches."""
         oldest = self._accumulator.oldest()
-        if oldest is None or now < max(oldest.created + self._oldest_open, self._close_at):
+        return None if oldest is None else max(oldest.created + self._oldest_open, self._close_at)
+
+    def _close_old(self, now: float) -> None:
+        due = self._closes_at()
+        if due is None or now < due:
             return
         self._close_at = now + self._oldest_open / 4
         for batch in self._accumulator.close_older(now - self._oldest_open):

@@ -56,6 +56,26 @@ def decoded(batch: Batch) -> list[Sent]:
     return [(record.timestamp, record.key, record.value, record.headers) for record in read.records("t", 0)]
 
 
+def test_P18_batches_that_grow_old_take_no_more_records_and_younger_ones_do() -> None:
+    clock = Clock()
+    buffers = accumulator(clock, linger=10.0)
+    put(buffers, b"old", partition=0)
+    clock.now += 5
+    put(buffers, b"young", partition=1)
+    assert buffers.close_older(clock.now - 5) == []
+    (old,) = buffers.close_older(clock.now - 4.9)
+    assert state_of(old) is BatchState.SEALING
+    assert buffers.close_older(clock.now - 4.9) == [], "it is closed once"
+    buffers.seal(old)
+    put(buffers, b"next", partition=0)
+    put(buffers, b"next", partition=1)
+    assert [value for _, _, value, _ in decoded(old)] == [b"old"]
+    rest = buffers.close_older(clock.now + 1)
+    for batch in rest:
+        buffers.seal(batch)
+    assert [[value for _, _, value, _ in decoded(batch)] for batch in rest] == [[b"young", b"next"], [b"next"]]
+
+
 class AccumulatorRules(RuleBasedStateMachine):
     """Senders and the loop in any order, at any time; the model is a list of records per partition."""
 

@@ -14,6 +14,7 @@ import pytest
 
 from pyclient.codec.apis import Api
 from pyclient.core.manager import AskForLone, Lone, NotSent, Outcome, Ready, Reply, Request, Use
+from pyclient.core.silence import LONGEST_PATIENCE
 from pyclient.errors import ClientClosedError, KafkaError, KafkaTimeoutError
 from pyclient.metrics import Metrics
 from pyclient.client.driver import DEFECT_PAUSE, ROUNDS, Driver
@@ -130,8 +131,9 @@ def test_a_wake_up_from_another_thread_causes_a_turn() -> None:
 class Asked:
     """Answers the driver's question for a lone request, for a node that does not exist, once for each of *lones*."""
 
-    def __init__(self, *lones: bool) -> None:
+    def __init__(self, *lones: bool, timeout: float = 30.0) -> None:
         self.lones = list(lones)
+        self.timeout = timeout
         """Whether there is more beside the request."""
         self.outcomes: list[Outcome] = []
         self.defect: Exception | None = None
@@ -141,7 +143,7 @@ class Asked:
             raise self.defect
         if not self.lones:
             return None
-        request = Request(node=99, use=Use.PRODUCE, api=Api.PRODUCE, timeout=1, fields=lambda version: {},
+        request = Request(node=99, use=Use.PRODUCE, api=Api.PRODUCE, timeout=self.timeout, fields=lambda version: {},
                           done=lambda now, outcome: self.outcomes.append(outcome))
         return Lone(request, self.lones.pop(0))
 
@@ -198,15 +200,18 @@ def test_what_a_lone_requests_outcome_changes_polls_the_managers() -> None:
     assert [type(each) for each in asked.outcomes] == [NotSent]
 
 
-def test_a_lone_request_sets_a_timer_for_its_response(written: list[Request]) -> None:
+@pytest.mark.parametrize(("timeout", "expected"), [(1.0, 1.0), (30.0, LONGEST_PATIENCE)])
+def test_a_lone_request_sets_a_timer_for_its_response_and_its_nodes_silence(
+        written: list[Request], timeout: float, expected: float) -> None:
     async def test() -> None:
-        async with driven(Asked(False)) as here:
+        async with driven(Asked(False, timeout=timeout)) as here:
             await here.quiet()
             before = here.clock()
             here.driver.wake_for_records()
             await here.quiet()
             assert here.driver._timer_at is not None
-            assert before <= here.driver._timer_at - written[0].timeout <= here.clock()
+            assert written
+            assert before <= here.driver._timer_at - expected <= here.clock()
 
     run(test())
 

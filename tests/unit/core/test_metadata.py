@@ -252,6 +252,24 @@ def test_M01_after_each_failure_the_next_request_waits_twice_as_long(client: Cli
     assert names(client.asks()) == ["a"]
 
 
+def test_M04_a_request_waits_for_an_answer_twice_as_long_after_each_that_got_none(client: Client) -> None:
+    client.want("a")
+    patience = []
+    for _ in range(6):
+        sent = client.asks()
+        patience.append(sent.request.patience)
+        sent.is_lost()
+        client.world.after(60)
+    assert patience == [2.0, 4.0, 8.0, 16.0, 30.0, 30.0], "an answer that takes longer must come at last"
+    client.asks().reply(**view(topic("a", 1)))
+    client.want("b")
+    sent = client.asks()
+    assert sent.request.patience == 2.0
+    sent.is_not_sent()
+    client.world.after(60)
+    assert client.asks().request.patience == 2.0, "it was not sent: no broker was silent"
+
+
 def fail(sent: Sent, how: str) -> None:
     match how:
         case "lost":

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pyclient.core.silence import LOGGED_AFTER
 from pyclient.core.outages import LOOK_EVERY, PATIENCE, REMINDER, Outages, Throttling
 
 
@@ -52,6 +53,23 @@ def test_a_silent_cluster_is_named_after_two_seconds_then_rarely_and_when_it_ans
     world.pass_time(5)
     assert caplog.messages[2:] == ["producer: brokers answer again, after 309 s"]
     assert {record.levelname for record in caplog.records} == {"WARNING"}
+
+
+def test_where_brokers_are_known_one_that_hangs_is_no_outage_until_the_others_had_time(
+        world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.metadata.cluster.nodes = {1: "b1:9092"}
+    world.metadata.silent_since = world.now
+    world.pass_time(LOGGED_AFTER - 0.1)
+    world.metadata.silent_since = None
+    world.pass_time(LOOK_EVERY)
+    assert not caplog.messages
+    world.metadata.silent_since = world.now
+    world.pass_time(PATIENCE)
+    world.metadata.silent_since = world.now  # answered, and silent again before the next look
+    world.pass_time(LOGGED_AFTER - 0.1)
+    assert not caplog.messages
+    world.pass_time(0.1 + LOOK_EVERY)
+    assert len(caplog.messages) == 1
 
 
 def test_a_short_silence_is_not_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -292,6 +292,22 @@ def test_a_batch_sealed_by_another_thread_is_sent_when_it_is_sealed() -> None:
 # --- failures --------------------------------------------------------------------------------------------------------
 
 
+def test_P18_records_behind_a_batch_that_cannot_be_sent_have_a_time_of_their_own() -> None:
+    world = Producing()
+    world.world.nodes = set()
+    sent: list[tuple[float, Delivery]] = []
+    began = world.world.now
+    while world.world.now < began + 15:
+        sent.append((world.world.now, world.send()))
+        world.after(0.5)
+    timeout = world.sender._limits.delivery_timeout
+    while world.world.now < began + timeout + 5:
+        world.after(0.25)
+        early = [at for at, delivery in sent if delivery.done() and world.world.now < at + 0.87 * timeout]  # OLDEST_OPEN, and its steps
+        assert not early, f"failed too early: sent at {early}, now {world.world.now}"
+    assert any(delivery.done() for _, delivery in sent)
+
+
 def test_P13_each_retry_waits_longer_than_the_one_before() -> None:
     world = Producing(1)
     world.send()

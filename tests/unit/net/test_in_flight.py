@@ -9,9 +9,10 @@ from pyclient.errors import DisconnectError, ProtocolError
 from pyclient.net.in_flight import MAX_CORRELATION_ID, InFlightRequests
 
 
-def written(requests: InFlightRequests, outcomes: list[Reply | Unknown], *, now: float = 0.0, timeout: float = 30.0, end: int = 10) -> None:
+def written(requests: InFlightRequests, outcomes: list[Reply | Unknown], *, now: float = 0.0, timeout: float = 30.0, end: int = 10,
+            patience: float | None = None) -> None:
     requests.next_id()
-    requests.add(Api.METADATA, 9, now, timeout, end, lambda _now, outcome: outcomes.append(outcome))
+    requests.add(Api.METADATA, 9, now, timeout, end, lambda _now, outcome: outcomes.append(outcome), patience=patience)
 
 
 def test_M10_a_response_without_a_request_is_a_protocol_error() -> None:
@@ -53,6 +54,23 @@ def test_a_lost_connection_makes_every_outcome_unknown_once() -> None:
     assert (requests.fail(1.0, cause), requests.fail(2.0, cause)) == (2, 0)
     assert outcomes == [Unknown(cause), Unknown(cause)]
     assert requests.deadline() is None
+
+
+def test_a_caller_that_waits_no_longer_gets_one_outcome_and_the_response_stays_due() -> None:
+    requests, patient, hasty = InFlightRequests("b1"), list[Reply | Unknown](), list[Reply | Unknown]()
+    written(requests, patient)
+    written(requests, hasty, patience=2.0)
+    assert requests.deadline() == 2.0
+    requests.give_up_late(1.9)
+    assert not hasty
+    requests.give_up_late(2.5)
+    requests.give_up_late(9.0)
+    (outcome,) = hasty
+    assert isinstance(outcome, Unknown)
+    assert str(outcome.cause) == "b1 has not answered Metadata within 2.5 s"
+    assert (len(list(requests)), requests.deadline(), requests.overdue(29.0)) == (2, 30.0, None)
+    assert requests.fail(31.0, DisconnectError("lost")) == 2
+    assert (len(patient), len(hasty)) == (1, 1)
 
 
 def test_correlation_ids_wrap_to_0_after_the_largest_int32() -> None:

@@ -85,7 +85,7 @@ Runs = Callable[[Coroutine[Any, Any, None]], None]
 class Client:
     """One attempt, and its connections."""
 
-    def __init__(self, address: str, *, timeout: float = SET_UP_S, tls: bool = True, network: AsyncioNetwork | None = None,
+    def __init__(self, address: str, *, timeout: float = SET_UP_S, answer_timeout: float = SET_UP_S, tls: bool = True, network: AsyncioNetwork | None = None,
                  sockets: SocketOptions | None = None, **options: Any) -> None:
         self.connections: list[Connection] = []
         self.lost: list[KafkaError] = []
@@ -93,8 +93,8 @@ class Client:
         given = {"ssl_truststore_certificates": authority().pem, **options} if "ssl_context" not in options else options
         contexts = TlsContexts(ProducerConfig.parse({"bootstrap_servers": address, "security_protocol": "SSL", **given}), Environment()) if tls else None
         self.attempt = ConnectAttempt(
-            parse_addresses(address)[0], network or AsyncioNetwork(), sockets or SocketOptions(), first_address=0, timeout=timeout, make_connection=self._make,
-            start=lambda work: asyncio.get_running_loop().create_task(work), discard=self._give_up, security=Security(contexts), unverified=True)
+            parse_addresses(address)[0], network or AsyncioNetwork(), sockets or SocketOptions(), first_address=0, timeout=timeout,
+            answer_timeout=answer_timeout, make_connection=self._make, start=lambda work: asyncio.get_running_loop().create_task(work), discard=self._give_up, security=Security(contexts), unverified=True)
 
     def _make(self, _endpoint: Endpoint) -> Connection:
         self.connections.append(Connection(
@@ -331,6 +331,19 @@ def test_an_unanswered_handshake_counts_within_the_set_up_timeout_and_the_error_
             client = Client(peer.address, timeout=0.5)
             with pytest.raises(ResponseTimeoutError, match="TLS handshake done, no answer to ApiVersions within 0.5 s"):
                 await client.ready()
+            await client.all_gone()
+
+    run(steps())
+
+
+@pytest.mark.parametrize("secured", [False, True], ids=["before TLS", "after TLS"])
+def test_M05_an_unanswered_handshake_lasts_no_longer_than_a_request(run: Runs, secured: bool) -> None:
+    async def steps() -> None:
+        async with Peer(silence, tls=served() if secured else None) as peer:
+            client = Client(peer.address, timeout=600.0, answer_timeout=0.3)
+            with pytest.raises(ResponseTimeoutError, match=r"within 0\.3 s"):
+                await client.ready()
+            assert client.attempt.reached
             await client.all_gone()
 
     run(steps())
