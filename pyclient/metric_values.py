@@ -14,6 +14,9 @@ class Total:
 
     _value = cython.declare(cython.double)
 
+    def __init__(self) -> None:
+        self._value = 0.0
+
     @cython.ccall
     def add(self, amount: cython.double) -> cython.void:
         """Count *amount* more."""
@@ -42,6 +45,8 @@ class Windows:
         self._kept = kept
         self._length = length
         self._closed = []
+        self._since = self._total = self._highest = 0.0
+        self._count = 0
 
     @cython.ccall
     def add(self, total: cython.double, count: cython.longlong, highest: cython.double, now: cython.double) -> cython.void:
