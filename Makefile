@@ -16,7 +16,7 @@ unexport PYTHONPATH PYTHONHOME
 
 JUNIT := build/junit
 PYTEST := $(BIN)/pytest
-TWINS := tests/unit/test_partitioners.py tests/unit/test_plugins.py tests/unit/producer/test_bulk_partitions.py tests/unit/buffers tests/test_layout.py
+TWINS := tests/unit/test_partitioners.py tests/unit/test_plugins.py tests/unit/test_metrics.py tests/unit/producer/test_bulk_partitions.py tests/unit/buffers tests/test_layout.py
 JOBS := 2
 # Files run in the order of tests/levels.py, not in that of their numbers of tests.
 AT_ONCE = -n $(JOBS) --dist loadfile --no-loadscope-reorder

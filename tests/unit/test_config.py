@@ -1,6 +1,7 @@
 """Options: what is declared, how settings are read, and what is said about wrong ones."""
 from __future__ import annotations
 
+import math
 import pickle
 import ssl
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from tenacity import wait_fixed
 
 from pyclient.config import Address, AdminConfig, ConsumerConfig, ProducerConfig
 from pyclient.config.declaration import Config
-from pyclient.config.kinds import Int, duration_ms
+from pyclient.config.kinds import Float, Int, duration_ms
 from pyclient.errors import ConfigurationError, UnknownOptionError, UnsupportedFeatureError
 
 DATA = Path(__file__).parents[1] / "data" / "options"
@@ -168,7 +169,7 @@ def test_every_number_has_limits_and_they_hold_to_the_last_one(name: str) -> Non
 
 
 @given(st.sampled_from([option for _, option in EVERY]),
-       st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.lists(st.text()) | st.lists(st.integers()))
+       st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary() | st.lists(st.text()) | st.lists(st.integers()))
 def test_whatever_the_value_only_a_configuration_error_escapes(option: Any, value: object) -> None:
     try:
         converted = option.convert(value)
@@ -176,6 +177,16 @@ def test_whatever_the_value_only_a_configuration_error_escapes(option: Any, valu
         assert error.option == option.name  # noqa: PT017
     else:
         assert option.convert(converted) == converted
+
+
+FLOATS = {option.name: option for _, option in EVERY if isinstance(option.kind, Float)}
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("value", [math.nan, math.inf, "nan"])
+def test_a_number_that_is_none_is_refused(name: str, value: float | str) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        FLOATS[name].convert(value)
 
 
 @pytest.mark.parametrize(("text", "ms"), [("PT1H", 3_600_000), ("P1D", 86_400_000), ("P1DT2H3M4.5S", 93_784_500), ("PT0.001S", 1)])
