@@ -369,8 +369,8 @@ def _encoded(request: Request, version: int, correlation_id: int, client_id: str
 
 def _timed_out(label: str, api: Api, seconds: float) -> KafkaError:
     return ResponseTimeoutError(
-        f"{label} did not answer {api.title} within {seconds:.1f} s; the connection is closed, and the outcome of all requests in flight on it "
-        "is unknown.")
+        f"{label} did not answer {api.title} within {seconds:.1f} s (request_timeout_ms); the connection is closed, and the outcome of all "
+        "requests in flight on it is unknown.")
 
 
 def _closed_by_peer(connection: Connection, error: Exception | None) -> KafkaError:

@@ -12,7 +12,7 @@ import pytest
 from pyclient import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from pyclient.codec.apis import Api
 from pyclient.core.manager import Use
-from pyclient.errors import BootstrapError
+from pyclient.errors import BootstrapError, ResponseTimeoutError
 from pyclient.runtime.transport import AsyncioNetwork, Endpoint
 from pyclient.testing import FaultProxy, LocalCluster
 from tests.kafka import consumer, first_address, make_topic, produce
@@ -181,7 +181,7 @@ def test_M10_a_broker_that_falls_silent_loses_its_connection_after_request_timeo
         producer.send(topic, b"before").result(20)
         proxy.hang()
         held = producer.send(topic, b"held")
-        eventually(lambda: "request_timeout_ms" in str(producer._core.metadata.last_error))
+        eventually(lambda: isinstance(producer._core.metadata.last_error, ResponseTimeoutError))
         assert not held.done()
         proxy.heal()
         held.result(20)

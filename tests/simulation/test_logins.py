@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyclient.codec.apis import Api
 from pyclient.core.connection import State
 from pyclient.core.manager import Reply, Unknown
+from pyclient.core.silence import LONGEST_PATIENCE
 from pyclient.errors import (
     DisconnectError, IllegalSaslStateError, KafkaError, ResponseTimeoutError, SaslAuthenticationError, TokenUnavailableError, UnsupportedSaslMechanismError,
 )
@@ -216,7 +217,7 @@ def test_M11_a_session_says_when_it_is_to_be_renewed(mechanism: str) -> None:
             assert 8.3 <= client.link.session.renew_at - now <= 9.5
             assert client.link.next_deadline() == client.link.session.renew_at
             asked = client.ask(timeout=100)
-            assert client.link.next_deadline() == client.link.session.renew_at
+            assert client.link.next_deadline() == now + LONGEST_PATIENCE, "silence is looked for first"
             await asked
             await asyncio.sleep(client.link.session.renew_at - now)
         assert await client.answered()
@@ -487,6 +488,7 @@ def test_M11_a_connection_that_is_given_up_has_nothing_to_renew() -> None:
         client.link.retire()
         assert client.link.state is State.DRAINING
         await asyncio.sleep(4)
+        assert client.link.is_silent(place.loop.time())
         due = client.link.next_deadline()
         assert due is not None
         assert due > place.loop.time(), "nothing is to be done now"

@@ -3,13 +3,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyclient.core.silence import LONGEST_PATIENCE
 from pyclient.testing.fake.model.elections import NO_LEADER
 from pyclient.testing.simulation.facts import Key
 from pyclient.testing.simulation.invariants import HANGS, INVARIANTS, Judge, breach, holds
 from pyclient.testing.simulation.world import World
 
-DETECTION_S: Final = LONGEST_PATIENCE
+DETECTION_S: Final = 2.0
+"""A client that waits longer for an answer has to look for another node."""
 PROGRESS_S: Final = 2.0
 """After that: a look-up that another hung broker does not answer either, and the pause before the next one."""
 
