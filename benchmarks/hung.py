@@ -31,6 +31,8 @@ LEADER, OTHER, THIRD = 1, 2, 3
 WARM_UP_S: Final = 3.0
 TAIL_S: Final = 12.0
 MUST: Final = 1.1
+RESOLUTION_S: Final = 0.1
+"""Silences are rounded to it."""
 PROGRESS: Final = ("acknowledged", "read", "committed")
 
 
@@ -145,8 +147,12 @@ def show(rows: list[dict[str, Any]]) -> None:
             print(f"    {error}", flush=True)
     if len(rows) > 1:
         ours, theirs = rows
-        print(f"{'':12} {'times':10}", *(f"{what} {ours[f'no {what}'] / theirs[f'no {what}']:5.2f}   " for what in PROGRESS),
-              f"(at most {MUST})", flush=True)
+        print(f"{'':12} {'times':10}", *(f"{what} {ratio(ours, theirs, f'no {what}'):5.2f}   " for what in PROGRESS), f"(at most {MUST})", flush=True)
+
+
+def ratio(ours: dict[str, Any], theirs: dict[str, Any], figure: str) -> float:
+    """How many times longer our silence is; shorter ones than the clock's `RESOLUTION_S` count as that."""
+    return max(ours[figure], RESOLUTION_S) / max(theirs[figure], RESOLUTION_S)  # type: ignore[no-any-return]
 
 
 # --- topics and groups ------------------------------------------------------------------------------------------------
