@@ -30,6 +30,11 @@ class Child:
     def __init__(self, module: str) -> None:
         self._process = subprocess.Popen([sys.executable, "-m", module], cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def ask(self, job: NamedTuple) -> dict[str, Any]:
         self.send_line(json.dumps(job._asdict()))
         answer: dict[str, Any] = json.loads(self.hear())

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from benchmarks import consume, produce, security
+from benchmarks import _latencies, consume, latency, produce, security
 from benchmarks._access import access
 from pyclient.testing import LocalCluster, Security
 
@@ -35,6 +35,16 @@ def test_all_producers_and_callbacks_report_every_record(kafka_cluster: LocalClu
     found = produce.measured(kafka_cluster, case, 1, 0.004, random.Random(1))
     assert found.keys() == {*case.clients, "confluent + callback, tuned"}
     assert all(each.cpu_us > 0 for each in found.values())
+
+
+def test_every_client_sends_one_record_at_a_time_and_ours_show_where_its_time_goes(kafka_cluster: LocalCluster) -> None:
+    found = latency.measured(kafka_cluster, tuple(_latencies.CLIENTS), 1, 20, random.Random(1))
+    assert found.keys() == _latencies.CLIENTS.keys()
+    assert all(0 < row["p50"] <= row["p99"] and row["cpu"] >= 0 for row in found.values())
+    timeline = latency.timelines(kafka_cluster, latency.STAGED, 20)
+    assert timeline["stages"].keys() == timeline["counts"].keys() == set(latency.STAGED)
+    assert all("write to the socket" in stages for stages in timeline["stages"].values())
+    assert all(row["calls"] > 0 for row in timeline["counts"].values())
 
 
 @pytest.mark.kafka(security=Security())

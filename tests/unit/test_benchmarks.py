@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks import _rounds, consume, produce, security
+from benchmarks import _latencies, _rounds, _timeline, consume, latency, produce, security
 from benchmarks._consumers import Job, check
 from benchmarks._rounds import Bound, Figure, Variant
 
@@ -89,3 +89,37 @@ def test_every_case_over_tls_must_take_no_more_cpu_than_either_of_confluents_way
 
 def test_consumers_and_producers_over_tls_are_compared_with_ours_of_their_kind() -> None:
     assert [security.own(name) for name in ("confluent poll, tuned", "confluent, tuned", "confluent + callback")] == ["pyclient for", "pyclient send", "pyclient send"]
+
+
+def test_a_must_is_the_ratio_to_the_peers_figure_and_a_missed_one_is_marked() -> None:
+    ours, peer = "pyclient send().result()", "confluent, callback and poll"
+    found = {ours: {"p50": 300.0, "p99": 500.0, "cpu": 60.0}, peer: {"p50": 200.0, "p99": 500.0, "cpu": 50.0}}
+    rows = list(latency.musts_table(found))[2:]
+    assert [row.split("|")[4:6] for row in rows] == [[" 1.50 ", " ≤ 1.0, missed "], [" 1.00 ", " ≤ 1.0 "], [" 1.20 ", " ≤ 1.5 "]]
+
+
+def test_a_must_without_a_measurement_is_not_reported() -> None:
+    assert list(latency.musts_table({"pyclient send().result()": {"p50": 1.0}}))[2:] == []
+
+
+def test_stages_of_a_record_add_up_to_its_time_when_two_threads_run_at_once() -> None:
+    moments = {"begin": 1.0, "send returns": 1.5, "turn begins": 1.25, "write begins": 2.0, "result returns": 3.0}
+    assert sum(took for _, took in _timeline.durations(moments)) == pytest.approx(2.0)
+    assert all(took >= 0 for _, took in _timeline.durations(moments))
+
+
+def test_records_of_the_warm_up_do_not_count() -> None:
+    warmed: list[None] = []
+    watch = _latencies.Stopwatch(10, lambda: warmed.append(None))
+    assert len(list(watch.records())) == 10 + _latencies.WARM_UP
+    assert warmed == [None]
+    assert watch.figures().keys() == {"p50", "p99", "cpu"}
+
+
+def test_system_calls_are_read_from_the_total_of_straces_summary() -> None:
+    summary = "% time     seconds  usecs/call     calls    errors syscall\n 60.00    0.1    5    20    2 read\n100.00    0.2    5    31    2 total\n"
+    assert latency.total_of(summary) == 31
+
+
+def test_a_stage_that_a_client_does_not_have_stays_empty() -> None:
+    assert list(latency.stages_table({"a": {"encode": 3.0}, "b": {}}))[2:] == ["| encode | 3 | – |"]

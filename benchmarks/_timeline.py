@@ -1,0 +1,124 @@
+"""Where the time of one record goes in our producers, and how many calls and turns a record takes.
+
+Moments are taken around methods that a record passes on its way; those are replaced while a job runs. That costs a few
+µs a record, so figures of a timeline are never those of the table.
+"""
+from __future__ import annotations
+
+import contextlib
+import selectors
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from unittest import mock
+
+STAGES: Final = {
+    "send returns": "append",
+    "turn begins": "wake-up of the loop",
+    "request begins": "choose the batch",
+    "write begins": "encode",
+    "write ends": "write to the socket",
+    "read begins": "broker, and wake-up of the reader",
+    "read ends": "decode and complete",
+    "result returns": "wake-up of the caller",
+}
+"""What the time until each moment, since the one before it, was spent with."""
+
+
+class Timeline:
+    """The moments of each record: the last time that each of them came."""
+
+    def __init__(self) -> None:
+        self._taken: list[dict[str, float]] = []
+        self._now: dict[str, float] = {}
+
+    def begin(self) -> None:
+        """A record is about to be sent."""
+        self._now = {"begin": time.perf_counter()}
+        self._taken.append(self._now)
+
+    def mark(self, moment: str) -> None:
+        """It has come to *moment*."""
+        self._now[moment] = time.perf_counter()
+
+    def stages_us(self, warm_up: int) -> dict[str, float]:
+        """The median µs of each stage that was passed, in order; later moments of a record come later."""
+        found: dict[str, list[float]] = {}
+        for moments in self._taken[warm_up:]:
+            for stage, took in durations(moments):
+                found.setdefault(stage, []).append(took * 1e6)
+        return {stage: statistics.median(found[stage]) for stage in STAGES.values() if stage in found}
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Take the moments inside of the client."""
+        from pyclient.client.driver import Driver
+        from pyclient.net.connection import Connection
+        from pyclient.net.write_buffer import WriteBuffer
+
+        places: Sequence[tuple[type, str, str | None, str | None]] = (
+            (Driver, "_turn", "turn begins", None), (Connection, "send", "request begins", None),
+            (WriteBuffer, "write", "write begins", "write ends"), (Connection, "buffer_updated", "read begins", "read ends"))
+        with contextlib.ExitStack() as undo:
+            for owner, name, before, after in places:
+                undo.callback(setattr, owner, name, getattr(owner, name))
+                setattr(owner, name, self._around(getattr(owner, name), before, after))
+            yield
+
+    def _around(self, method: Callable[..., Any], before: str | None, after: str | None) -> Callable[..., Any]:
+        def around(*args: Any, **kwargs: Any) -> Any:
+            if before and before not in self._now:
+                self.mark(before)
+            try:
+                return method(*args, **kwargs)
+            finally:
+                if after and after not in self._now:
+                    self.mark(after)
+
+        return around
+
+
+def durations(moments: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    """The stages of one record. Two threads run: a moment before its predecessor counts as the same."""
+    last = moments["begin"]
+    for moment, stage in STAGES.items():
+        if moment in moments:
+            yield stage, max(0.0, moments[moment] - last)
+            last = max(last, moments[moment])
+
+
+class Counts:
+    """Python calls (also of built-in functions) of all threads, and turns of asyncio's loops."""
+
+    def __init__(self) -> None:
+        self.calls = self.turns = 0
+        self._counting = False
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Also of threads that start from now on; before the client is made."""
+        select = selectors.DefaultSelector.select
+
+        def counted(selector: Any, timeout: float | None = None) -> Any:
+            self.turns += self._counting
+            return select(selector, timeout)
+
+        with mock.patch.object(selectors.DefaultSelector, "select", counted):
+            threading.setprofile(self._on_event)
+            sys.setprofile(self._on_event)
+            try:
+                yield
+            finally:
+                sys.setprofile(None)
+                threading.setprofile(None)  # type: ignore[arg-type]  # None ends it
+
+    def start(self) -> None:
+        """The warm-up is over."""
+        self._counting = True
+
+    def _on_event(self, _frame: Any, event: str, _what: Any) -> None:
+        if self._counting and event in {"call", "c_call"}:
+            self.calls += 1
