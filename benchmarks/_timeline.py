@@ -113,7 +113,7 @@ class Counts:
                 yield
             finally:
                 sys.setprofile(None)
-                threading.setprofile(None)  # type: ignore[arg-type]  # None ends it
+                threading.setprofile(None)
 
     def start(self) -> None:
         """The warm-up is over."""
