@@ -36,6 +36,8 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/spark/test_security.py": "each way to log in, a JVM's streams for each",
     "tests/spark/test_sink.py": "streams that fail and restart",
     "tests/spark/test_source.py": "streams that fail and restart",
+    # formats with a schema
+    "tests/unit/test_avro.py": "generated schemas beside the reference implementation",
     # chance
     "tests/fuzz": "thousands of damaged inputs",
     "tests/threads": "threads that change places by a seed",

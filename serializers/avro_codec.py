@@ -1,0 +1,136 @@
+"""Values to Avro's binary encoding and back, for one schema or a pair of writer's and reader's.
+
+fastavro does the work. Every failure is a SerializationError that names the field; knows no topics and no registry.
+"""
+from __future__ import annotations
+
+import io
+from functools import lru_cache
+from typing import Any, Final
+
+from pyclient.errors import SerializationError, with_article
+from pyclient.redaction import in_one_line
+from pyclient.serializers.avro_scan import AvroScan, DamagedError
+from pyclient.serializers.avro_schema import AvroSchema
+
+MOST_SHOWN: Final = 5
+"""Fields that an error lists."""
+
+
+class AvroWriter:
+    """Encodes values of one schema.
+
+    *strict* refuses fields that the schema does not have. *validate* checks types and ranges before anything is
+    written; without it a number out of range is written as it is, and other clients may not be able to read it.
+    """
+
+    def __init__(self, schema: AvroSchema, *, strict: bool = True, validate: bool = True) -> None:
+        from fastavro import schemaless_writer
+        from fastavro.validation import validate as validated
+
+        self.schema: Final = schema
+        self._parsed = schema.parsed
+        self._strict = strict
+        self._validate = validate
+        self._write = schemaless_writer
+        self._validated = validated
+
+    def encode(self, value: Any) -> bytes:
+        """The value's bytes.
+
+        Raises:
+            SerializationError: the value does not fit the schema; the message has the path of the field.
+        """
+        out = io.BytesIO()
+        try:
+            if not self._validate or self._validated(value, self._parsed, raise_errors=False):
+                self._write(out, self._parsed, value, strict_allow_default=self._strict)
+                return out.getvalue()
+            self._validated(value, self._parsed)
+        except Exception as error:
+            raise SerializationError(f"{with_article(type(value).__name__)} does not fit the Avro schema {self._shown}: {_reason(error)}") from error
+        raise SerializationError(f"{with_article(type(value).__name__)} does not fit the Avro schema {self._shown}")
+
+    @property
+    def _shown(self) -> str:
+        return self.schema.name or self.schema.text[:80]
+
+
+class AvroReader:
+    """Decodes data of the schema *writer*, into values of *reader*: defaults, aliases and promotions apply."""
+
+    def __init__(self, writer: AvroSchema, reader: AvroSchema | None = None) -> None:
+        from fastavro import schemaless_reader
+
+        self.writer: Final = writer
+        self.reader: Final = reader
+        self._writer = writer.parsed
+        self._reader = None if reader is None or reader.text == writer.text else reader.parsed
+        self._read = schemaless_reader
+        self._scan: Final = AvroScan(writer.parsed)
+        self._is_scanned = self._scan.is_needed
+
+    def decode(self, data: bytes) -> Any:
+        """The value.
+
+        Raises:
+            SerializationError: the data is damaged, longer than one value, nested too deeply, or does not fit the
+                reader's schema.
+        """
+        if self._is_scanned:
+            self._check(data)
+        source = io.BytesIO(data)
+        try:
+            value = self._read(source, self._writer, self._reader)
+        except Exception as error:
+            raise self._explained(data, error) from error
+        if source.tell() != len(data):
+            raise self._error(f"{len(data) - source.tell()} B follow the value's end")
+        return value
+
+    def _check(self, data: bytes) -> None:
+        try:
+            self._scan.check(data)
+        except DamagedError as error:
+            raise self._error(error) from None
+        except RecursionError:
+            raise self._error("the data is nested too deeply") from None
+
+    def _explained(self, data: bytes, error: Exception) -> SerializationError:
+        """The scan finds the field of damaged data; what it accepts did not fit the reader's schema or logical type."""
+        try:
+            self._scan.check(data)
+        except (DamagedError, RecursionError) as damage:
+            return self._error(damage)
+        return self._error(f"{type(error).__name__}: {_reason(error)}")
+
+    def _error(self, why: object) -> SerializationError:
+        reader = f", read as {_shown(self.reader)}" if self.reader is not None and self._reader is not None else ""
+        return SerializationError(f"not valid Avro data of {_shown(self.writer)}{reader}: {why}")
+
+
+@lru_cache(maxsize=1000)
+def reader_of(writer: AvroSchema, reader: AvroSchema | None) -> AvroReader:
+    """The reader for a pair of schemas; pairs are few, and preparing one takes longer than reading a value."""
+    return AvroReader(writer, reader)
+
+
+def _shown(schema: AvroSchema) -> str:
+    return schema.name or schema.text[:80]
+
+
+def _reason(error: Exception) -> str:
+    return _fields(error) or in_one_line(" ".join(str(error).split())) or type(error).__name__
+
+
+def _fields(error: Exception) -> str:
+    """The fields that fastavro's validation names. A union lists what each branch lacks: the innermost comes last."""
+    found = getattr(error, "errors", ())
+    lines = [in_one_line(f"{each.field or 'the value'} is {with_article(type(each.datum).__name__)} ({each.datum!r:.60}), not {_kind(each.schema)}")
+             for each in reversed(found) if hasattr(each, "field")]
+    return "; ".join(dict.fromkeys(lines[:MOST_SHOWN]))
+
+
+def _kind(schema: Any) -> str:
+    kind = schema.get("name", schema["type"]) if isinstance(schema, dict) else schema
+    return " or ".join(map(_kind, kind)) if isinstance(kind, list) else str(kind)
