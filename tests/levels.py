@@ -38,6 +38,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/spark/test_source.py": "streams that fail and restart",
     # formats with a schema
     "tests/unit/test_avro.py": "generated schemas beside the reference implementation",
+    "tests/unit/test_registry_client.py": "each failure of a registry, in real seconds",
     # chance
     "tests/fuzz": "thousands of damaged inputs",
     "tests/threads": "threads that change places by a seed",

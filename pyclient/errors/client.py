@@ -206,6 +206,24 @@ class SerializationError(KafkaError):
         self.record = record
 
 
+class SchemaRegistryError(SerializationError):
+    """The schema registry refused a request or its answer is not valid; ``status`` is HTTP's, ``error_code`` its own.
+
+    The message names URL, status and subject. Repeating the request cannot help: check the request, the schema, the
+    password or the certificates.
+    """
+
+    def __init__(self, message: str = "", *, status: int | None = None, error_code: int | None = None, subject: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error_code = error_code
+        self.subject = subject
+
+
+class SchemaRegistryUnavailableError(SchemaRegistryError, RetriableError):
+    """No schema registry answered, or only with temporary errors (HTTP 5xx, 429). The client has tried all URLs."""
+
+
 class CommitFailedError(KafkaError):
     """The offsets were not committed: this consumer has left the group, or no longer owns the partition.
 

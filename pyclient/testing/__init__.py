@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyclient.testing.fake.control import Answer, Bytes, Change, Cut, Delay, Drop, Fail, Silence, Throttle
     from pyclient.testing.fake.view import GroupView, MemberView
     from pyclient.testing.proxy import FaultProxy
+    from pyclient.testing.registry import FakeSchemaRegistry, RegistryRequest
     from pyclient.testing.security import Security
     from pyclient.testing.simulation.faults import Fault
     from pyclient.testing.simulation.world import World
@@ -43,6 +44,7 @@ _HOMES: Final = {
     "Fail": "fake.control",
     "FakeCluster": "fake.cluster",
     "FakeClusterError": "common.errors",
+    "FakeSchemaRegistry": "registry",
     "Fault": "simulation.faults",
     "FaultProxy": "proxy",
     "GroupView": "fake.view",
@@ -53,6 +55,7 @@ _HOMES: Final = {
     "MemberView": "fake.view",
     "NotControllableError": "common.errors",
     "Pem": "credentials",
+    "RegistryRequest": "registry",
     "Security": "security",
     "Silence": "fake.control",
     "Throttle": "fake.control",
@@ -79,6 +82,7 @@ __all__ = [
     "Fail",
     "FakeCluster",
     "FakeClusterError",
+    "FakeSchemaRegistry",
     "Fault",
     "FaultProxy",
     "GroupView",
@@ -89,6 +93,7 @@ __all__ = [
     "MemberView",
     "NotControllableError",
     "Pem",
+    "RegistryRequest",
     "Security",
     "Silence",
     "Throttle",
