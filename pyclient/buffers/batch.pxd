@@ -33,6 +33,7 @@ cdef class Batch:
     cdef readonly long long producer_id    # its stamp, if it is `stamped`
     cdef readonly int epoch
     cdef readonly int sequence             # of its first record
+    cdef readonly bint transactional       # it belongs to a transaction of its producer id and epoch
     cdef bytearray _buffer
     cdef Py_ssize_t _at
     cdef Py_ssize_t _limit

@@ -14,7 +14,7 @@ from cython.cimports.pyclient.codec.encode import put_record
 
 import enum
 
-from pyclient.codec.encode import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, batch_header
+from pyclient.codec.encode import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_BIT, batch_header
 
 
 class BatchState(enum.IntEnum):
@@ -58,15 +58,16 @@ class Batch:
         """Whether it has a producer id, epoch and sequence, which every attempt repeats (P16)."""
         return self.producer_id >= 0
 
-    def stamp(self, producer_id, epoch, sequence):
-        """Set the id, epoch and sequence by which a broker recognises a duplicate."""
-        self.producer_id, self.epoch, self.sequence = producer_id, epoch, sequence
+    def stamp(self, producer_id, epoch, sequence, transactional=False):
+        """Set the id, epoch and sequence by which a broker recognises a duplicate, and whether it is transactional."""
+        self.producer_id, self.epoch, self.sequence, self.transactional = producer_id, epoch, sequence, transactional
 
     def pieces(self):
         """A new header and the sealed records, to be written one after the other."""
         header = batch_header(
             producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=self.sequence,
-            records_crc=self._crc, records_size=len(self.payload), count=self.count, attributes=int(self._codec),
+            records_crc=self._crc, records_size=len(self.payload), count=self.count,
+            attributes=int(self._codec) | (TRANSACTIONAL_BIT if self.transactional else 0),
             base_timestamp=self.result.base_timestamp, max_timestamp=self.max_timestamp)
         return [header, self.payload]
 

@@ -30,6 +30,10 @@ class Api(enum.IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
@@ -87,6 +91,10 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.CREATE_TOPICS: VersionRange(2, 7),
     Api.DELETE_TOPICS: VersionRange(1, 6),
     Api.INIT_PRODUCER_ID: VersionRange(0, 5),
+    Api.ADD_PARTITIONS_TO_TXN: VersionRange(0, 3),  # from 4 on brokers send it to each other
+    Api.ADD_OFFSETS_TO_TXN: VersionRange(0, 4),
+    Api.END_TXN: VersionRange(0, 5),
+    Api.TXN_OFFSET_COMMIT: VersionRange(0, 5),
     Api.DESCRIBE_CONFIGS: VersionRange(1, 4),
     Api.SASL_AUTHENTICATE: VersionRange(0, 2),
     Api.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1),

@@ -8,13 +8,16 @@ from typing import Final
 import attrs
 
 from pyclient.codec.apis import Api
-from pyclient.errors import ClusterAuthorizationError, GroupAuthorizationError, KafkaError, TopicAuthorizationError, error_for
+from pyclient.errors import (
+    ClusterAuthorizationError, GroupAuthorizationError, KafkaError, TopicAuthorizationError, TransactionalIdAuthorizationError, error_for,
+)
 from pyclient.records import TopicPartition
 from pyclient.redaction import in_one_line
 
 TOPIC: Final = TopicAuthorizationError.code
 GROUP: Final = GroupAuthorizationError.code
 CLUSTER: Final = ClusterAuthorizationError.code
+TRANSACTIONAL_ID: Final = TransactionalIdAuthorizationError.code
 
 
 @attrs.frozen
@@ -29,6 +32,7 @@ class Right:
 _MEMBER: Final = Right("READ", more=" (to be a member of it)")
 _SEE: Final = Right("DESCRIBE", more=" (READ and WRITE include it)")
 _FIND: Final = Right("DESCRIBE", more=" (READ includes it)")
+_TRANSACT: Final = Right("WRITE", " with ", " (to run transactions)")
 
 RIGHTS: Final[Mapping[tuple[Api, int | None], Right]] = {
     (Api.PRODUCE, TOPIC): Right("WRITE", " to "),
@@ -55,31 +59,45 @@ RIGHTS: Final[Mapping[tuple[Api, int | None], Right]] = {
     (Api.DESCRIBE_GROUPS, GROUP): _FIND,
     (Api.CONSUMER_GROUP_HEARTBEAT, GROUP): _MEMBER,
     (Api.CONSUMER_GROUP_HEARTBEAT, TOPIC): _SEE,
+    (Api.FIND_COORDINATOR, TRANSACTIONAL_ID): Right("DESCRIBE", more=" (WRITE includes it)"),
+    (Api.INIT_PRODUCER_ID, TRANSACTIONAL_ID): _TRANSACT,
+    (Api.PRODUCE, TRANSACTIONAL_ID): _TRANSACT,
+    (Api.ADD_PARTITIONS_TO_TXN, TRANSACTIONAL_ID): _TRANSACT,
+    (Api.ADD_PARTITIONS_TO_TXN, TOPIC): Right("WRITE", " to "),
+    (Api.ADD_OFFSETS_TO_TXN, TRANSACTIONAL_ID): _TRANSACT,
+    (Api.ADD_OFFSETS_TO_TXN, GROUP): Right("READ", more=" (to commit its offsets in a transaction)"),
+    (Api.TXN_OFFSET_COMMIT, TRANSACTIONAL_ID): _TRANSACT,
+    (Api.TXN_OFFSET_COMMIT, GROUP): Right("READ", more=" (to commit its offsets in a transaction)"),
+    (Api.TXN_OFFSET_COMMIT, TOPIC): Right("READ", " from "),
+    (Api.END_TXN, TRANSACTIONAL_ID): _TRANSACT,
 }
 """The right that each request needs, by API and error code."""
 
 
 def error_of(api: Api, code: int, said: str | None = None, *, topics: Sequence[str] = (), group: str = "",
-             tp: TopicPartition | None = None) -> KafkaError:
+             transactional_id: str = "", tp: TopicPartition | None = None) -> KafkaError:
     """The error for a broker's *code* in a response of *api*: as `error_for`, but a missing right names operation,
     resource and the command that grants it.
 
-    *said* is further text, the broker's or ours. *topics*, *group* or *tp* are what the request was about.
+    *said* is further text, the broker's or ours. *topics*, *group*, *transactional_id* or *tp* are what the request was
+    about.
     """
     right = RIGHTS.get((api, code))
     if right is None:
         return error_for(code, said, topic_partition=tp)
-    about, option = _resource(code, topics if tp is None else [tp.topic], group)
+    about, option = _resource(code, topics if tp is None else [tp.topic], group, transactional_id)
     error = error_for(code, topic_partition=tp)
     command = f"kafka-acls --add --allow-principal User:… --operation {right.operation.title().replace('_', '')} {option}"
     error.args = (f"not allowed to {right.operation}{right.link}{about}{right.more}: grant it to this client's user ({command}).{_beside(said, about)} [{error.name}]",)
     return error
 
 
-def _resource(code: int, topics: Sequence[str], group: str) -> tuple[str, str]:
+def _resource(code: int, topics: Sequence[str], group: str, transactional_id: str) -> tuple[str, str]:
     """The resource as text, and as arguments of ``kafka-acls``."""
     if code == GROUP:
         return f"group {group!r}", f"--group {shlex.quote(group)}"
+    if code == TRANSACTIONAL_ID:
+        return f"transactional id {transactional_id!r}", f"--transactional-id {shlex.quote(transactional_id)}"
     if code != TOPIC:
         return "the cluster", "--cluster"
     option = " ".join(f"--topic {shlex.quote(name)}" for name in topics) or "--topic …"

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from pyclient.codec.apis import Api, VersionRange
+from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Unknown, Use, earliest
 from pyclient.core.metadata import Metadata
@@ -27,11 +27,22 @@ class Anywhere(enum.Enum):
     CONTROLLER = "the controller"
 
 
+class KeyType(enum.IntEnum):
+    """What a coordinator coordinates, as FindCoordinator numbers it."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
 @attrs.frozen
 class Coordinator:
-    """The coordinator of a group."""
+    """The coordinator of a group, or of a transactional id."""
 
-    group: str
+    key: str
+    kind: KeyType = KeyType.GROUP
+
+    def __str__(self) -> str:
+        return f"group {self.key!r}" if self.kind is KeyType.GROUP else f"transactional id {self.key!r}"
 
 
 @attrs.frozen
@@ -53,10 +64,14 @@ class Done:
 
 @attrs.frozen
 class Again:
-    """The call is to be retried. With *elsewhere*, another broker is responsible: look it up first."""
+    """The call is to be retried. With *elsewhere*, another broker is responsible: look it up first.
+
+    *pause*, in seconds, replaces the back-off.
+    """
 
     error: KafkaError
     elsewhere: bool = False
+    pause: float | None = None
 
 
 CallOutcome: TypeAlias = Done | Again | KafkaError
@@ -89,13 +104,14 @@ class Call:
 
 @attrs.define
 class KnownCoordinator:
-    """The node that coordinates a group, and when it last answered or was last looked up."""
+    """The node of a coordinator, and when it last answered or was last looked up."""
 
     node: int
     heard_at: float
 
 
-KEY_TYPE_GROUP: Final = 0
+KEY_TYPES_SINCE: Final = 1
+"""FindCoordinator has no key type before: it finds groups only."""
 COORDINATORS_USES: Final = (Use.COORDINATION, Use.MEMBERSHIP)
 
 
@@ -108,8 +124,8 @@ class Calls:
         self._backoff = backoff
         self._open: dict[Call, None] = {}  # in the order they were submitted
         self._patience = patience(request_timeout)
-        self._coordinators: dict[str, KnownCoordinator] = {}
-        self._finding: dict[str, Call] = {}
+        self._coordinators: dict[Coordinator, KnownCoordinator] = {}
+        self._finding: dict[Coordinator, Call] = {}
         self._replaced: list[int] = []  # former coordinators, which may not have answered everything
         self._now = 0.0
 
@@ -168,8 +184,8 @@ class Calls:
                 return ready.least_loaded(Use.CONTROL)
             case Anywhere.CONTROLLER:
                 return self._controller(ready)
-            case Coordinator(group):
-                return self._coordinator(group, now, ready, use or Use.COORDINATION)
+            case Coordinator():
+                return self._coordinator(target, now, ready, use or Use.COORDINATION)
             case Broker(node):
                 return node if ready.slots(node, Use.CONTROL) else None
 
@@ -180,48 +196,48 @@ class Calls:
             return None
         return node if ready.slots(node, Use.CONTROL) else None
 
-    def _coordinator(self, group: str, now: float, ready: Ready, use: Use) -> int | None:
-        known = self._coordinators.get(group)
+    def _coordinator(self, target: Coordinator, now: float, ready: Ready, use: Use) -> int | None:
+        known = self._coordinators.get(target)
         if known is None:
-            self._find(group, not_before=0.0)
+            self._find(target, not_before=0.0)
             return None
         node = known.node
         if node not in self._metadata.cluster.nodes:
             # It has left the cluster, or is newer than our view: refresh the view and look the coordinator up again,
             # with a back-off, so that neither is repeated at the network's speed.
             self._metadata.request_update()
-            del self._coordinators[group]
-            self._find(group, not_before=now + self._backoff.after(1))
+            del self._coordinators[target]
+            self._find(target, not_before=now + self._backoff.after(1))
             return None
         return node if ready.slots(node, use) else None
 
-    def _find(self, group: str, *, not_before: float) -> None:
-        if group not in self._finding:
-            call = self._finding[group] = find_coordinator(group, self._found)
+    def _find(self, target: Coordinator, *, not_before: float) -> None:
+        if target not in self._finding:
+            call = self._finding[target] = find_coordinator(target, self._found)
             call.not_before = not_before
             self.submit(call)
 
-    def _found(self, group: str, node: int | None, error: BaseException | None) -> None:
-        self._finding.pop(group, None)
+    def _found(self, target: Coordinator, node: int | None, error: BaseException | None) -> None:
+        self._finding.pop(target, None)
         if node is not None:
-            before = self._coordinators.get(group)
+            before = self._coordinators.get(target)
             if before is not None and before.node != node:
                 self._replaced.append(before.node)
-            self._coordinators[group] = KnownCoordinator(node, self._now)
+            self._coordinators[target] = KnownCoordinator(node, self._now)
         elif isinstance(error, KafkaError):
-            for call in [each for each in self._open if each.target == Coordinator(group)]:
+            for call in [each for each in self._open if each.target == target]:
                 self._end(call, None, error)
 
     def _doubt_coordinator(self, now: float, call: Call) -> None:
         """G04: a coordinator that does not answer may have been replaced. Look it up while its answer is awaited."""
         due = self._doubt_at(call)
         if due is not None and now >= due and isinstance(call.target, Coordinator):
-            self._find(call.target.group, not_before=0.0)
+            self._find(call.target, not_before=0.0)
 
     def _doubt_at(self, call: Call) -> float | None:
-        if call.waits_since is None or not isinstance(call.target, Coordinator) or call.target.group in self._finding:
+        if call.waits_since is None or not isinstance(call.target, Coordinator) or call.target in self._finding:
             return None
-        known = self._coordinators.get(call.target.group)
+        known = self._coordinators.get(call.target)
         if known is None:
             return None
         # JoinGroup and SyncGroup may rightly take long: a hung coordinator looks the same.
@@ -246,13 +262,13 @@ class Calls:
         match self._outcome(call, outcome):
             case Done(result):
                 self._end(call, result, None)
-            case Again(error, elsewhere):
+            case Again(error, elsewhere, pause):
                 if elsewhere:
                     self._lose(call)
                 if call.once:
                     self._end(call, None, error)
                 else:
-                    self._pause(now, call, error)
+                    self._pause(now, call, error, pause)
             case KafkaError() as error:
                 self._end(call, None, error)
 
@@ -263,21 +279,21 @@ class Calls:
 
     def _heard(self, now: float, call: Call, outcome: Outcome) -> None:
         call.unheard = call.unheard + 1 if isinstance(outcome, Unknown) else 0
-        known = self._coordinators.get(call.target.group) if isinstance(call.target, Coordinator) else None
+        known = self._coordinators.get(call.target) if isinstance(call.target, Coordinator) else None
         if known is not None and known.node == call.node and isinstance(outcome, Reply):
             known.heard_at = now
 
     def _lose(self, call: Call) -> None:
         """Another broker is responsible: forget the known one, unless it was found meanwhile."""
-        known = self._coordinators.get(call.target.group) if isinstance(call.target, Coordinator) else None
+        known = self._coordinators.get(call.target) if isinstance(call.target, Coordinator) else None
         if known is not None and known.node == call.node and isinstance(call.target, Coordinator):
-            del self._coordinators[call.target.group]
+            del self._coordinators[call.target]
         self._metadata.request_update()
 
-    def _pause(self, now: float, call: Call, error: KafkaError) -> None:
+    def _pause(self, now: float, call: Call, error: KafkaError, pause: float | None) -> None:
         call.attempts += 1
         call.last_error = error
-        call.not_before = now + self._backoff.after(call.attempts, error)
+        call.not_before = now + (self._backoff.after(call.attempts, error) if pause is None else pause)
 
     def _end(self, call: Call, result: Any, error: BaseException | None) -> None:
         if call in self._open:
@@ -289,7 +305,7 @@ class Calls:
         del self._open[call]
         target = call.target
         if isinstance(target, Coordinator) and not any(each.target == target for each in self._open):
-            search = self._finding.pop(target.group, None)
+            search = self._finding.pop(target, None)
             if search is not None:
                 self._open.pop(search, None)
 
@@ -301,25 +317,25 @@ class Calls:
             "Check the brokers, or use a longer timeout.")
 
 
-def find_coordinator(group: str, found: Callable[[str, int | None, BaseException | None], None]) -> Call:
-    """The call that finds the coordinator of *group* through any broker; it is retried until one knows."""
+def find_coordinator(target: Coordinator, found: Callable[[Coordinator, int | None, BaseException | None], None]) -> Call:
+    """The call that finds the coordinator *target* through any broker; it is retried until one knows."""
 
     def fields(version: int) -> dict[str, object]:
-        if version >= 4:
-            return {"key_type": KEY_TYPE_GROUP, "coordinator_keys": (group,)}
-        return {"key": group, "key_type": KEY_TYPE_GROUP}
-
-    def judge(message: Any) -> CallOutcome:
-        answers = getattr(message, "coordinators", (message,))  # a list since version 4
-        if not answers:
-            return Again(UnknownServerError(f"the response lacks group {group!r}"))
-        answer = answers[0]
-        if not answer.error_code:
-            return Done(answer.node_id)
-        said = getattr(answer, "error_message", None)  # since version 1
-        error = error_of(Api.FIND_COORDINATOR, answer.error_code, f"group {group!r}: {said}" if said else f"group {group!r}", group=group)
-        return Again(error) if error.retriable else error
+        return {"key_type": target.kind, **({"coordinator_keys": (target.key,)} if version >= 4 else {"key": target.key})}
 
     return Call(
-        what=f"finding the coordinator of group {group!r}", api=Api.FIND_COORDINATOR, target=Anywhere.ANY_NODE, fields=fields,
-        judge=judge, finish=lambda node, error: found(group, node, error), deadline=None)
+        what=f"finding the coordinator of {target}", api=Api.FIND_COORDINATOR, target=Anywhere.ANY_NODE, fields=fields,
+        judge=lambda message: _coordinator_found(target, message), finish=lambda node, error: found(target, node, error), deadline=None,
+        versions=None if target.kind is KeyType.GROUP else VersionRange(KEY_TYPES_SINCE, SPOKEN[Api.FIND_COORDINATOR].high))
+
+
+def _coordinator_found(target: Coordinator, message: Any) -> CallOutcome:
+    answers = getattr(message, "coordinators", (message,))  # a list since version 4
+    if not answers:
+        return Again(UnknownServerError(f"the response lacks {target}"))
+    answer = answers[0]
+    if not answer.error_code:
+        return Done(answer.node_id)
+    said = getattr(answer, "error_message", None)  # since version 1
+    error = error_of(Api.FIND_COORDINATOR, answer.error_code, f"{target}: {said}" if said else str(target), group=target.key, transactional_id=target.key)
+    return Again(error) if error.retriable else error

@@ -41,10 +41,36 @@ class ClientInfo:
 
 
 @attrs.frozen
+class Features:
+    """The features that the cluster has finalized, as one broker knows them (KIP-584): each name with its level.
+
+    *epoch* rises with each change; -1: the broker knows of none.
+    """
+
+    epoch: int = -1
+    levels: Mapping[str, int] = attrs.field(factory=dict)
+
+    def level(self, name: str) -> int:
+        """The level up to which a feature is switched on; 0: it is off."""
+        return self.levels.get(name, 0)
+
+    def newer(self, other: Features) -> Features:
+        """The one of the later epoch; brokers learn of a change one after the other (T05)."""
+        return other if other.epoch > self.epoch else self
+
+    @classmethod
+    def from_response(cls, response: Any) -> Features:
+        """Those of an ApiVersions response; versions before 3 have none."""
+        finalized = getattr(response, "finalized_features", ())
+        return cls(getattr(response, "finalized_features_epoch", -1), MappingProxyType({each.name: each.max_version_level for each in finalized}))
+
+
+@attrs.frozen
 class Versions:
-    """The version ranges that a broker offers, by API key."""
+    """The version ranges that a broker offers, by API key, and the features that it knows to be finalized."""
 
     offered: Mapping[int, VersionRange] = attrs.field(factory=dict)
+    features: Features = attrs.field(factory=Features)
     _chosen: dict[tuple[Api, VersionRange | None], int] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     def usable(self, api: Api, limits: VersionRange | None = None) -> VersionRange:
@@ -73,7 +99,8 @@ class Versions:
     @classmethod
     def from_response(cls, response: Any) -> Versions:
         """The ranges of an ApiVersions response."""
-        return cls(MappingProxyType({each.api_key: VersionRange(each.min_version, each.max_version) for each in response.api_keys}))
+        return cls(MappingProxyType({each.api_key: VersionRange(each.min_version, each.max_version) for each in response.api_keys}),
+                   Features.from_response(response))
 
 
 def agree_on_versions(client: ClientInfo, newest: int = SPOKEN[Api.API_VERSIONS].high) -> Exchange:

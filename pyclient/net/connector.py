@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from pyclient.cancellation import being_cancelled
 from pyclient.core.connection import State
+from pyclient.core.handshake import Features
 from pyclient.core.manager import Use
 from pyclient.errors import AuthenticationError, DisconnectError, KafkaError
 from pyclient.net.connect import ConnectAttempt
@@ -43,6 +44,7 @@ class Connector:
         self._metrics = metrics
         self._on_change = on_change
         self._on_refused = on_refused
+        self.features = Features()  # the newest that any broker has named
         self._accepted = False  # some broker has accepted this client's protocol and credentials
         self.tasks: dict[asyncio.Task[Any], None] = {}  # in the order of their start: runs must be repeatable
 
@@ -126,6 +128,7 @@ class Connector:
         self._accepted = True
         self._failures.connected(node)
         self._metrics.opened()
+        self.features = self.features.newer(connection.versions.features)
         if connection.state is State.CLOSED:  # by the peer, in the turn of the loop since it became ready
             self._failures.closed_unused(node, DisconnectError(f"{connection.label} closed the connection as soon as it was ready"))
         else:

@@ -14,6 +14,7 @@ import attrs
 from pyclient.codec.apis import Api
 from pyclient.core.backoff import ExponentialBackoff
 from pyclient.core.connection import STAGGER, Reconnects, State
+from pyclient.core.handshake import Features
 from pyclient.core.manager import NotSent, Request, Use, earliest
 from pyclient.core.outages import Throttling
 from pyclient.core.silence import patience
@@ -116,6 +117,10 @@ class ConnectionPool:
             return chosen.node.id
         self._connect_one_more(nodes, use)
         return None
+
+    def features(self) -> Features:
+        """The newest finalized features that a broker has named."""
+        return self._connector.features
 
     def give_up(self, node: int, use: Use) -> None:
         """Close the connection if something is in flight on it: another node is responsible."""

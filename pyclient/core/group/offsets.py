@@ -32,7 +32,7 @@ def commit_call(
         return {
             "group_id": group, "generation_id_or_member_epoch": identity.generation,
             "member_id": identity.member_id, "group_instance_id": instance_id, "retention_time": _BROKER_RETENTION,
-            "topics": _commit_topics(offsets),
+            "topics": commit_topics(offsets),
         }
 
     def judge(message: Any) -> CallOutcome:
@@ -102,7 +102,7 @@ def _committed(partition: Any) -> OffsetAndMetadata | None:
     return OffsetAndMetadata(partition.committed_offset, partition.metadata or "", epoch if epoch > NO_LEADER_EPOCH else None)
 
 
-def _commit_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[dict[str, object]]:
+def commit_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[dict[str, object]]:
     topics: dict[str, list[dict[str, object]]] = {}
     for tp, position in offsets.items():
         topics.setdefault(tp.topic, []).append({

@@ -19,13 +19,16 @@ from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.codec.entities import Reader
 from pyclient.codec.messages import RequestHead, correlation_id_of, decode_response, encode_request, field_names, is_flexible, read_head
 from pyclient.core.admin import create_topics_call, delete_topics_call, metadata_call
-from pyclient.core.calls import Call, find_coordinator
+from pyclient.core.calls import Call, Coordinator, find_coordinator
+from pyclient.core.transactions.calls import (
+    V1, V2, OpenTransaction, ProducerId, add_offsets_call, add_partitions_call, end_call, init_call, offsets_call,
+)
 from pyclient.core.group.consumer_calls import HeartbeatFields, heartbeat_call, leave_call
 from pyclient.core.group.coordinator import GroupOptions, Identity
 from pyclient.core.group.offsets import commit_call, committed_call
 from pyclient.core.handshake import ClientInfo, agree_on_versions
 from pyclient.errors import ProtocolError
-from pyclient.records import NewTopic, OffsetAndMetadata, TopicPartition
+from pyclient.records import ConsumerGroupMetadata, NewTopic, OffsetAndMetadata, TopicPartition
 from tests.unit.codec.entity_strategies import SPOKEN_PAIRS, entities
 
 PAIRS = [pytest.param(api, version, id=f"{api.title}-v{version}") for api, version in SPOKEN_PAIRS]
@@ -90,6 +93,7 @@ def nothing(result: object, error: BaseException | None) -> None:
 
 GROUP = GroupOptions(group_id="g", instance_id="i", session_timeout=45.0, heartbeat_interval=3.0, rebalance_timeout=300.0, request_timeout=30.0,
                      rack="r", remote_assignor="uniform")
+OPEN = OpenTransaction("x", ProducerId(7, 1))
 A, B = TopicPartition("a", 0), TopicPartition("b", 7)
 CALLS: Mapping[str, Call] = {
     "create topics": create_topics_call(
@@ -103,7 +107,12 @@ CALLS: Mapping[str, Call] = {
     "heartbeat of a new member": heartbeat_call(
         GROUP, Identity(3, "m"), HeartbeatFields(full=True, topics=("t",), pattern="", owned=frozenset({(UUID(int=1), 0)})), nothing),
     "leave of a new member": leave_call(GROUP, "m", nothing, None),
-    "coordinator": find_coordinator("g", lambda group, node, error: None),
+    "init of a transactional producer": init_call("x", 60.0, nothing),
+    "add partitions": add_partitions_call(OPEN, [A, B], nothing, first=True, deadline=None),
+    "add offsets": add_offsets_call(OPEN, "g", nothing, None),
+    "transactional offsets": offsets_call(OPEN, ConsumerGroupMetadata("g", 3, "m", "i"), {A: OffsetAndMetadata(5)}, V2, nothing, None),
+    "end": end_call(OPEN, V1, nothing, commit=True),
+    "coordinator": find_coordinator(Coordinator("g"), lambda target, node, error: None),
 }
 CALL_VERSIONS = [
     pytest.param(call, version, id=f"{what} v{version}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from pyclient.codec.apis import SPOKEN, Api
-from pyclient.core.acl_errors import CLUSTER, GROUP, RIGHTS, TOPIC, error_of
+from pyclient.core.acl_errors import CLUSTER, GROUP, RIGHTS, TOPIC, TRANSACTIONAL_ID, error_of
 from pyclient.errors import BY_CODE, AuthorizationError, NotLeaderOrFollowerError, TopicAuthorizationError, UnknownServerError, error_for
 from pyclient.records import TopicPartition
 
@@ -13,8 +13,11 @@ WHERE = TopicPartition("orders", 3)
 
 @pytest.mark.parametrize(("api", "code"), RIGHTS, ids=str)
 def test_each_row_gives_the_brokers_error_with_operation_resource_and_command(api: Api, code: int) -> None:
-    error = error_of(api, code, topics=["orders"], group="bills")
-    about, option = {TOPIC: ("topic 'orders'", "--topic orders"), GROUP: ("group 'bills'", "--group bills"), CLUSTER: ("the cluster", "--cluster")}[code]
+    error = error_of(api, code, topics=["orders"], group="bills", transactional_id="etl-1")
+    about, option = {
+        TOPIC: ("topic 'orders'", "--topic orders"), GROUP: ("group 'bills'", "--group bills"), CLUSTER: ("the cluster", "--cluster"),
+        TRANSACTIONAL_ID: ("transactional id 'etl-1'", "--transactional-id etl-1"),
+    }[code]
     operation = RIGHTS[api, code].operation
     assert type(error) is BY_CODE[code]
     assert isinstance(error, AuthorizationError)

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.core.admin import create_topics_call, metadata_call
-from pyclient.core.calls import Again, Call, Calls, Done, find_coordinator
+from pyclient.core.calls import Again, Call, Calls, Coordinator, Done, KeyType, find_coordinator
 from pyclient.core.group.offsets import commit_call
 from pyclient.core.manager import Request, Use
 from pyclient.errors import (
@@ -227,16 +227,26 @@ def test_one_look_up_serves_every_call_of_the_group(calling: Calling) -> None:
 def judged(version: int, **response: object) -> Any:
     fields = {"node_id": 4, "host": "broker-4", "port": 9092, **response}
     message = answer(Api.FIND_COORDINATOR, version, coordinators=[{"key": "g", **fields}], **fields)
-    return find_coordinator("g", lambda group, node, error: None).judge(message)
+    return find_coordinator(Coordinator("g"), lambda target, node, error: None).judge(message)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_coordinator_is_asked_for_by_group_in_every_version(version: int) -> None:
-    call = find_coordinator("g", lambda group, node, error: None)
+    call = find_coordinator(Coordinator("g"), lambda target, node, error: None)
     body = read_request(Request(node=1, use=Use.CONTROL, api=call.api, fields=call.fields, timeout=1.0,
                                 done=lambda now, outcome: None), version)
     assert (list(body.coordinator_keys) if version >= 4 else [body.key]) == ["g"]
     assert getattr(body, "key_type", 0) == 0
+
+
+def test_a_transactions_coordinator_is_asked_for_by_its_transactional_id() -> None:
+    call = find_coordinator(Coordinator("g", KeyType.TRANSACTION), lambda target, node, error: None)
+    assert call.versions is not None
+    assert call.versions.low == 1, "version 0 finds groups only"
+    assert call.fields(4) == {"key_type": 1, "coordinator_keys": ("g",)}
+    assert "transactional id 'g'" in call.what
+    assert "not allowed to DESCRIBE transactional id 'g'" in str(call.judge(answer(Api.FIND_COORDINATOR, 6, coordinators=[
+        {"key": "g", "node_id": -1, "host": "", "port": -1, "error_code": 53, "error_message": None}])))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -252,7 +262,7 @@ def test_the_answer_of_every_version_names_it_or_says_why_not(version: int) -> N
 
 
 def test_an_answer_that_leaves_the_group_out_is_asked_for_again() -> None:
-    call = find_coordinator("g", lambda group, node, error: None)
+    call = find_coordinator(Coordinator("g"), lambda target, node, error: None)
     verdict = call.judge(answer(Api.FIND_COORDINATOR, 6, coordinators=[]))
     assert isinstance(verdict, Again)
     assert isinstance(verdict.error, UnknownServerError)

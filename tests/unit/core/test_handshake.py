@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
-from pyclient.core.handshake import HandshakeRequest, ClientInfo, Exchange, VersionZeroNeededError, Versions, agree_on_versions
+from pyclient.core.handshake import Features, HandshakeRequest, ClientInfo, Exchange, VersionZeroNeededError, Versions, agree_on_versions
 from pyclient.errors import ClusterAuthorizationError, DisconnectError, ProtocolError, UnsupportedVersionError
 from tests.unit.core.world import answer
 
@@ -112,3 +112,20 @@ def test_M15_a_request_may_limit_its_versions() -> None:
     assert versions.choose(Api.FETCH, VersionRange(0, 12)) == 12
     with pytest.raises(UnsupportedVersionError, match="0-3"):
         versions.choose(Api.FETCH, VersionRange(0, 3))
+
+
+@pytest.mark.parametrize("version", range(NEWEST + 1))
+def test_T05_the_finalized_features_are_kept_with_their_epoch(version: int) -> None:
+    exchange = agree_on_versions(CLIENT, version)
+    next(exchange)
+    message = answer(Api.API_VERSIONS, version, api_keys=[], finalized_features_epoch=7,
+                     finalized_features=[{"name": "transaction.version", "max_version_level": 2, "min_version_level": 0}])
+    features = agreed(exchange, message).features
+    assert (features.epoch, features.level("transaction.version")) == ((7, 2) if version >= 3 else (-1, 0))
+    assert features.level("group.version") == 0
+
+
+def test_T05_the_features_of_the_newest_epoch_win() -> None:
+    older, newer = Features(3, {"transaction.version": 2}), Features(4, {"transaction.version": 1})
+    assert older.newer(newer) == newer.newer(older) == newer
+    assert Features().newer(older) == older.newer(Features()) == older
