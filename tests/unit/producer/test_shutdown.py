@@ -211,6 +211,8 @@ def test_close_0_in_a_delivery_callback_ends_senders_that_wait(fake_cluster: Fak
 # ---- fork -----------------------------------------------------------------------------------------------------------
 
 
+WARNINGS = ("-W", "error::ResourceWarning", "-W", "ignore:This process:DeprecationWarning")
+"""Since 3.12 Python warns of each fork of a process with threads; this test is about such forks."""
 FORKS = """
 import os, threading
 from pyclient import Producer
@@ -255,7 +257,7 @@ with FakeCluster() as cluster:
 
 @linux_only
 def test_a_forked_child_is_refused_and_the_parents_waiting_senders_continue() -> None:
-    ended = subprocess.run([sys.executable, "-W", "error::ResourceWarning", "-c", FORKS], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run([sys.executable, *WARNINGS, "-c", FORKS], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.split("\n") == ["refused"] * 5 + ["closed in the parent", "stored", ""]
 
