@@ -172,6 +172,14 @@ class RegistryCore:
             self._latest[subject] = self._clock(), found
         return found
 
+    def extend_latest(self, subject: str) -> RegisteredSchema | None:
+        """Remember the latest schema for longer, however old it is; None if it was never read."""
+        with self._lock:
+            _, found = self._latest.get(subject, (0.0, None))
+            if found is not None:
+                self._latest[subject] = self._clock(), found
+        return found
+
     def _version(self, subject: str, version: int | str) -> Steps[RegisteredSchema]:
         request = Request("GET", f"subjects/{_quoted(subject)}/versions/{version}", None, subject)
         answer = _accepted(request, (yield request))

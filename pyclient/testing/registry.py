@@ -47,8 +47,8 @@ class _Content(NamedTuple):
 
     @property
     def key(self) -> str:
-        """JSON is the same whatever its spaces are."""
-        text = self.text if self.type == "PROTOBUF" else json.dumps(json.loads(self.text))
+        """JSON is the same whatever its spaces are; in Avro a type's name is the same as an object with nothing else."""
+        text = self.text if self.type == "PROTOBUF" else json.dumps(_plain(json.loads(self.text)) if self.type == "AVRO" else json.loads(self.text))
         return repr((self.type, text, self.references))
 
     @property
@@ -63,6 +63,15 @@ class _Content(NamedTuple):
         if self.references:
             found["references"] = [dict(zip(("name", "subject", "version"), each, strict=True)) for each in self.references]
         return found
+
+
+def _plain(value: Any) -> Any:
+    """Avro's JSON with ``"string"`` in place of ``{"type": "string"}``."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return value["type"] if set(value) == {"type"} and isinstance(value["type"], str) else {key: _plain(each) for key, each in value.items()}
 
 
 class _Model:

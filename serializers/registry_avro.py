@@ -1,0 +1,105 @@
+"""Avro with a schema registry: the writer's schema is found by the id in the data."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
+
+from pyclient.errors import SerializationError
+from pyclient.records import Headers
+from pyclient.serializers.avro_codec import AvroWriter, reader_of
+from pyclient.serializers.avro_schema import AvroSchema, SchemaSource
+from pyclient.serializers.registry import RegisteredSchema, RegistrySchema, SchemaReference, SchemaRegistryClient
+from pyclient.serializers.registry_serde import RegistrySerde, SubjectName
+
+
+class AvroRegistrySerde(RegistrySerde):
+    """Avro values with the id of their schema.
+
+    With *schema*, values are written with it, and read as it: defaults, aliases and promotions apply to data of other
+    versions. Without, values are read as they were written, and written only with ``use_latest``. The other arguments
+    are those of `RegistrySerde`; *strict* and *validate* are those of `AvroSerde`.
+    """
+
+    TYPE: ClassVar[str] = "AVRO"
+
+    def __init__(self, registry: SchemaRegistryClient, schema: SchemaSource | None = None, *, strict: bool = True, validate: bool = True,
+                 subject: str | SubjectName = "topic", auto_register: bool = True, use_latest: bool = False, normalize: bool = False,
+                 id_in: str = "value", references: Iterable[SchemaReference] = ()) -> None:
+        super().__init__(registry, subject=subject, auto_register=auto_register, use_latest=use_latest, normalize=normalize, id_in=id_in,
+                         references=references)
+        self._source: Final = schema
+        self._strict, self._validate = strict, validate
+        self._parsed: dict[RegistrySchema, AvroSchema] = {}
+        self._writers_made: dict[RegistrySchema, AvroWriter] = {}
+        if schema is not None and not self._references:
+            _ = self.schema  # an invalid one is an error here; with references it needs the registry
+
+    @functools.cached_property
+    def schema(self) -> AvroSchema | None:
+        """The schema of values; its references are read from the registry."""
+        if self._source is None or isinstance(self._source, AvroSchema):
+            return self._source
+        return AvroSchema(self._source, references=self._referenced(self._references))
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> Any:
+        """The schema's id and the value's bytes.
+
+        Raises:
+            SerializationError: the value does not fit the schema, with the path of the field.
+            SchemaRegistryError: the registry refuses the schema, or does not answer at its first use.
+        """
+        if value is None:
+            return None
+        found = self._schema_for(topic)
+        writer = self._writers_made.get(found.schema) or self._writer(found)
+        if isinstance(value, bytes) and _is_bytes(writer.schema):
+            return self._framed(found, value)
+        try:
+            return self._framed(found, writer.encode(value))
+        except SerializationError as error:
+            raise SerializationError(f"topic {topic!r}: {error}") from error.__cause__
+
+    def deserialize(self, topic: str, data: bytes | None, headers: Headers = ()) -> Any:
+        """The value.
+
+        Raises:
+            SerializationError: the data is damaged, or does not fit `schema`.
+            SchemaRegistryError: the registry does not know the id, or does not answer and the id is new.
+        """
+        if data is None:
+            return None
+        framed = self._unframed(topic, data, headers)
+        writer = self._avro(self._writers(topic, framed))
+        if _is_bytes(writer):
+            return framed.payload
+        reader = reader_of(writer, self.schema)
+        try:
+            return reader.decode(framed.payload)
+        except SerializationError as error:
+            raise SerializationError(f"topic {topic!r}, schema {framed.schema_id}: {error}") from error.__cause__
+
+    def _own_schema(self) -> RegistrySchema | None:
+        return None if self.schema is None else RegistrySchema(self.schema.text, self.TYPE, self._references)
+
+    def _name(self) -> str | None:
+        return None if self.schema is None else self.schema.name
+
+    def _writer(self, found: RegisteredSchema) -> AvroWriter:
+        schema = self._avro(found) if self._use_latest or self.schema is None else self.schema
+        made = self._writers_made[found.schema] = AvroWriter(schema, strict=self._strict, validate=self._validate)
+        return made
+
+    def _avro(self, found: RegisteredSchema) -> AvroSchema:
+        if (known := self._parsed.get(found.schema)) is None:
+            known = self._parsed[found.schema] = AvroSchema(found.schema.text, references=self._referenced(found.schema.references))
+        return known
+
+    def _referenced(self, references: Iterable[SchemaReference]) -> list[AvroSchema]:
+        return [self._avro(self.registry.version(each.subject, each.version)) for each in references]
+
+
+def _is_bytes(schema: AvroSchema) -> bool:
+    """Whether it is the plain type bytes: Java's and other serializers write those as they are, without their length."""
+    parsed = schema.parsed
+    return parsed == "bytes" or (isinstance(parsed, dict) and parsed.get("type") == "bytes" and "logicalType" not in parsed)
