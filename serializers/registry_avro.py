@@ -100,6 +100,6 @@ class AvroRegistrySerde(RegistrySerde):
 
 
 def _is_bytes(schema: AvroSchema) -> bool:
-    """Whether it is the plain type bytes: Java's and other serializers write those as they are, without their length."""
+    """Whether it is the plain type bytes: Java's and other serializers write those as they are, without length."""
     parsed = schema.parsed
     return parsed == "bytes" or (isinstance(parsed, dict) and parsed.get("type") == "bytes" and "logicalType" not in parsed)

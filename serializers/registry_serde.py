@@ -76,8 +76,8 @@ class RegistrySerde:
         auto_register: register the schema at its first use. Otherwise it must be registered already.
         use_latest: write with the subject's latest schema, which is looked up again after a minute.
         normalize: let the registry normalize schemas before it compares them.
-        id_in: ``value``: the data begins with the schema's id. ``headers``: a header has the schema's GUID, and the data
-            is the value's bytes alone. Both are read.
+        id_in: ``value``: the data begins with the schema's id. ``headers``: a header has the schema's GUID, and the
+            data is the value's bytes alone. Both are read.
     """
 
     TYPE: ClassVar[str]

@@ -29,7 +29,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/broker/test_secure_refusals.py": "each refusal on a secured cluster; the simulation has them in virtual time",
     "tests/broker/test_secure_sessions.py": "sessions that end, in real seconds",
     "tests/broker/test_secured_cluster.py": "secured clusters of each kind",
-    "tests/interop": "other clients beside ours",
+    "tests/interop": "other clients beside ours, and a real schema registry",
     # what users install
     "tests/test_packaging.py": "the wheel is built, which takes minutes",
     # Spark: the flights demo stays

@@ -47,7 +47,7 @@ class _Content(NamedTuple):
 
     @property
     def key(self) -> str:
-        """JSON is the same whatever its spaces are; in Avro a type's name is the same as an object with nothing else."""
+        """JSON is the same whatever its spaces are; in Avro a type is the same by its name and in an object."""
         text = self.text if self.type == "PROTOBUF" else json.dumps(_plain(json.loads(self.text)) if self.type == "AVRO" else json.loads(self.text))
         return repr((self.type, text, self.references))
 
