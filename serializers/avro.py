@@ -53,7 +53,7 @@ class AvroSerde:
         if value is None:
             return None
         try:
-            return self._header + self._writer.encode(value)
+            return self._writer.encode(value, self._header)
         except SerializationError as error:
             raise SerializationError(f"topic {topic!r}: {error}") from error.__cause__
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pyclient.errors import SerializationError, with_article
 from pyclient.redaction import in_one_line
+from pyclient.serializers.avro_check import quick_check
 from pyclient.serializers.avro_scan import AvroScan, DamagedError
 from pyclient.serializers.avro_schema import AvroSchema
 
@@ -31,19 +32,21 @@ class AvroWriter:
         self.schema: Final = schema
         self._parsed = schema.parsed
         self._strict = strict
-        self._validate = validate
         self._write = schemaless_writer
         self._validated = validated
+        self._check: Final = quick_check(schema.parsed) if validate else None
 
-    def encode(self, value: Any) -> bytes:
-        """The value's bytes.
+    def encode(self, value: Any, prefix: bytes = b"") -> bytes:
+        """*prefix* and the value's bytes.
 
         Raises:
             SerializationError: the value does not fit the schema; the message has the path of the field.
         """
         out = io.BytesIO()
+        check = self._check
         try:
-            if not self._validate or self._validated(value, self._parsed, raise_errors=False):
+            if check is None or check(value) or self._validated(value, self._parsed, raise_errors=False):
+                out.write(prefix)
                 self._write(out, self._parsed, value, strict_allow_default=self._strict)
                 return out.getvalue()
             self._validated(value, self._parsed)

@@ -2,15 +2,24 @@
 from __future__ import annotations
 
 import functools
+import uuid
 from collections.abc import Iterable
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from pyclient.errors import SerializationError
 from pyclient.records import Headers
-from pyclient.serializers.avro_codec import AvroWriter, reader_of
+from pyclient.serializers.avro_codec import AvroReader, AvroWriter, reader_of
 from pyclient.serializers.avro_schema import AvroSchema, SchemaSource
 from pyclient.serializers.registry import RegisteredSchema, RegistrySchema, SchemaReference, SchemaRegistryClient
-from pyclient.serializers.registry_serde import RegistrySerde, SubjectName
+from pyclient.serializers.registry_serde import Framed, RegistrySerde, SubjectName
+
+
+class _Ready(NamedTuple):
+    """What a topic's values are written with; an empty prefix marks what is not common."""
+
+    writer: AvroWriter
+    prefix: bytes
+    found: RegisteredSchema
 
 
 class AvroRegistrySerde(RegistrySerde):
@@ -32,6 +41,8 @@ class AvroRegistrySerde(RegistrySerde):
         self._strict, self._validate = strict, validate
         self._parsed: dict[RegistrySchema, AvroSchema] = {}
         self._writers_made: dict[RegistrySchema, AvroWriter] = {}
+        self._ready: dict[str, _Ready] = {}
+        self._readers: dict[int | uuid.UUID, AvroReader] = {}
         if schema is not None and not self._references:
             _ = self.schema  # an invalid one is an error here; with references it needs the registry
 
@@ -51,12 +62,9 @@ class AvroRegistrySerde(RegistrySerde):
         """
         if value is None:
             return None
-        found = self._schema_for(topic)
-        writer = self._writers_made.get(found.schema) or self._writer(found)
-        if isinstance(value, bytes) and _is_bytes(writer.schema):
-            return self._framed(found, value)
+        ready = self._ready.get(topic) or self._made_ready(topic)
         try:
-            return self._framed(found, writer.encode(value))
+            return ready.writer.encode(value, ready.prefix) if ready.prefix else self._uncommon(ready, value)
         except SerializationError as error:
             raise SerializationError(f"topic {topic!r}: {error}") from error.__cause__
 
@@ -70,20 +78,40 @@ class AvroRegistrySerde(RegistrySerde):
         if data is None:
             return None
         framed = self._unframed(topic, data, headers)
-        writer = self._avro(self._writers(topic, framed))
-        if _is_bytes(writer):
-            return framed.payload
-        reader = reader_of(writer, self.schema)
+        reader = self._readers.get(framed.schema_id) or self._reader(topic, framed)
         try:
-            return reader.decode(framed.payload)
+            return framed.payload if reader is None else reader.decode(framed.payload)
         except SerializationError as error:
             raise SerializationError(f"topic {topic!r}, schema {framed.schema_id}: {error}") from error.__cause__
+
+    def _made_ready(self, topic: str) -> _Ready:
+        """Kept for the topic, unless the latest schema may become another one."""
+        found = self._schema_for(topic)
+        writer = self._writers_made.get(found.schema) or self._writer(found)
+        is_common = not self._in_headers and not _is_bytes(writer.schema)
+        ready = _Ready(writer, self._prefix(found) if is_common else b"", found)
+        if not self._use_latest:
+            self._ready[topic] = ready
+        return ready
+
+    def _uncommon(self, ready: _Ready, value: Any) -> Any:
+        """The id in a header, or plain bytes."""
+        is_plain = isinstance(value, bytes) and _is_bytes(ready.writer.schema)
+        return self._framed(ready.found, value if is_plain else ready.writer.encode(value))
 
     def _own_schema(self) -> RegistrySchema | None:
         return None if self.schema is None else RegistrySchema(self.schema.text, self.TYPE, self._references)
 
     def _name(self) -> str | None:
         return None if self.schema is None else self.schema.name
+
+    def _reader(self, topic: str, framed: Framed) -> AvroReader | None:
+        """None for plain bytes."""
+        writer = self._avro(self._writers(topic, framed))
+        if _is_bytes(writer):
+            return None
+        made = self._readers[framed.schema_id] = reader_of(writer, self.schema)
+        return made
 
     def _writer(self, found: RegisteredSchema) -> AvroWriter:
         schema = self._avro(found) if self._use_latest or self.schema is None else self.schema

@@ -159,6 +159,10 @@ class RegistrySerde:
             raise SerializationError(f"the schema registry gives schemas no GUID (subject {found.subject!r}), which id_in='headers' needs; use id_in='value'")
         return found
 
+    def _prefix(self, found: RegisteredSchema) -> bytes:
+        """What data begins with."""
+        return b"" if self._in_headers else PREFIX.pack(MAGIC, found.id)
+
     def _framed(self, found: RegisteredSchema, payload: bytes, indexes: bytes = b"") -> Any:
         if not self._in_headers:
             return PREFIX.pack(MAGIC, found.id) + indexes + payload

@@ -1,0 +1,111 @@
+"""Avro with a schema registry, record by record: beside confluent-kafka's serializers and fastavro alone.
+
+The same schema and values for all; both clients use one registry in this process, asked before the measurement. A
+figure is the median of interleaved rounds in µs of CPU per record, with the best round in brackets. fastavro alone is
+the floor: it makes neither the frame with the schema's id nor any check.
+"""
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import io
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from pyclient.serializers.registry import SchemaRegistryClient
+from pyclient.serializers.registry_avro import AvroRegistrySerde
+from pyclient.testing import FakeSchemaRegistry
+
+SCHEMA: Final[dict[str, Any]] = {"type": "record", "name": "Flight", "fields": [
+    {"name": "id", "type": "long"}, {"name": "carrier", "type": "string"}, {"name": "delay", "type": "int"},
+    {"name": "distance", "type": "double"}, {"name": "cancelled", "type": "boolean"}, {"name": "note", "type": ["null", "string"]}]}
+VERSIONS: Final = ("confluent-kafka", "fastavro")
+
+
+class Case(NamedTuple):
+    """One thing that one client does with all records."""
+
+    work: str
+    client: str
+    call: Callable[[], object]
+
+
+def values(count: int) -> list[dict[str, Any]]:
+    """Records with a null in every third."""
+    return [{"id": i * 7919, "carrier": f"C{i % 26}", "delay": i * 31 % 97 - 20, "distance": i * 1.5, "cancelled": i % 7 == 0,
+             "note": None if i % 3 == 0 else "a note of the crew"} for i in range(count)]
+
+
+def cases(url: str, rows: list[dict[str, Any]]) -> Iterator[Case]:
+    """Each checks its result once before it is measured."""
+    serde = AvroRegistrySerde(SchemaRegistryClient(url), SCHEMA)
+    loose = AvroRegistrySerde(SchemaRegistryClient(url), SCHEMA, validate=False, strict=False)
+    data = [serde.serialize("flights", row) for row in rows]
+    assert [serde.deserialize("flights", each) for each in data] == rows
+    yield Case("serialize", "pyclient", lambda: [serde.serialize("flights", row) for row in rows])
+    yield Case("serialize", "pyclient, validate=False, strict=False", lambda: [loose.serialize("flights", row) for row in rows])
+    yield Case("deserialize", "pyclient", lambda: [serde.deserialize("flights", each) for each in data])
+    yield from confluent(url, rows, data)
+    yield from fastavro_alone(serde, rows, data)
+
+
+def confluent(url: str, rows: list[dict[str, Any]], data: list[bytes]) -> Iterator[Case]:
+    """With the serializers' own defaults."""
+    from confluent_kafka.schema_registry import SchemaRegistryClient as Client
+    from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    context, text = SerializationContext("flights", MessageField.VALUE), json.dumps(SCHEMA)
+    write, read = AvroSerializer(Client({"url": url}), text), AvroDeserializer(Client({"url": url}), text)
+    assert [write(row, context) for row in rows] == data
+    assert [read(each, context) for each in data] == rows
+    yield Case("serialize", "confluent-kafka", lambda: [write(row, context) for row in rows])
+    yield Case("deserialize", "confluent-kafka", lambda: [read(each, context) for each in data])
+
+
+def fastavro_alone(serde: AvroRegistrySerde, rows: list[dict[str, Any]], data: list[bytes]) -> Iterator[Case]:
+    """Its reader and writer in a loop."""
+    from fastavro import schemaless_reader, schemaless_writer
+
+    assert serde.schema is not None
+    parsed, bodies = serde.schema.parsed, [each[5:] for each in data]
+
+    def write(row: dict[str, Any]) -> bytes:
+        out = io.BytesIO()
+        schemaless_writer(out, parsed, row)
+        return out.getvalue()
+
+    yield Case("serialize", "fastavro alone", lambda: [write(row) for row in rows])
+    yield Case("deserialize", "fastavro alone", lambda: [schemaless_reader(io.BytesIO(each), parsed, None) for each in bodies])
+
+
+def measured(all_cases: list[Case], rounds: int, count: int) -> dict[Case, list[float]]:
+    """µs of CPU per record, for each round."""
+    found: dict[Case, list[float]] = {case: [] for case in all_cases}
+    for _ in range(rounds):
+        for case in all_cases:
+            began = time.thread_time()
+            case.call()
+            found[case].append((time.thread_time() - began) / count * 1e6)
+    return found
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """How much to measure."""
+    parser.add_argument("--records", type=int, default=2_000, help="in each round")
+    parser.add_argument("--rounds", type=int, default=15)
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure, print, return the figures."""
+    with FakeSchemaRegistry() as registry:
+        figures = measured(list(cases(registry.url, values(arguments.records))), arguments.rounds, arguments.records)
+    print(", ".join(f"{name} {importlib.metadata.version(name)}" for name in VERSIONS))
+    rows = [{"work": case.work, "client": case.client, "median_us": round(statistics.median(each), 2), "best_us": round(min(each), 2)}
+            for case, each in figures.items()]
+    for row in sorted(rows, key=lambda each: (each["work"], each["median_us"])):
+        print(f"{row['work']:12} {row['client']:40} {row['median_us']:8.2f} ({row['best_us']:.2f}) µs")
+    return {"figures": rows}
