@@ -1,4 +1,4 @@
-"""Finds plugins by name, and makes one kind of function of everything that serves as a serializer.
+"""Finds plugins by name.
 
 A plugin is given as an object, a class, a registered name (an entry point) or ``"package.module:Class"``; `load_plugin`
 turns each into the object. Knows no client. What a plugin must have is in `pyclient.plugins`.
@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, NamedTuple
 
-from pyclient.errors import ConfigurationError, SerializationError, with_article
-from pyclient.plugins import Deserialize, Serialize
-from pyclient.records import Headers
-from pyclient.signatures import is_async, takes
+from pyclient.errors import ConfigurationError, with_article
 
 
 class PluginKind(NamedTuple):
@@ -176,73 +173,3 @@ def _made(kind: str, cls: type) -> object:
         raise ConfigurationError(
             f"{kind} {cls.__qualname__} cannot be made without arguments ({error}): pass an object of it", option=kind
         ) from error
-
-
-# ── calling serializers ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def as_serializer(spec: object, what: str = "value", *, may_drop: bool = False) -> Serialize:
-    """``f(topic, value, headers) -> bytes | None`` of anything that serves as a serializer.
-
-    That is a `Serializer` (with or without ``headers``), a function of the value, or a name (`load_plugin`). Its errors
-    are raised as SerializationError, with the cause. So is None for a *what* ("key", "value") that is not None, unless
-    it *may_drop* that: a forgotten ``return`` would delete what readers know of the key. A function is not called for
-    None.
-    """
-    serialize = _guarded("serialize", _called("serializer", load_plugin("serializer", spec), "serialize"))
-
-    def bytes_or_none(topic: str, value: Any, headers: Headers) -> bytes | None:
-        data = serialize(topic, value, headers)
-        if type(data) is bytes:
-            return data
-        if data is None and value is not None and not may_drop:
-            raise _dropped(what, topic, value)
-        return _bytes_or_none(topic, data)
-
-    return bytes_or_none
-
-
-def as_deserializer(spec: object) -> Deserialize:
-    """``f(topic, data, headers) -> value``, as `as_serializer`."""
-    return _guarded("deserialize", _called("deserializer", load_plugin("deserializer", spec), "deserialize"))
-
-
-def _called(kind: str, plugin: Any, method: str) -> Callable[[str, Any, Headers], Any]:
-    function = getattr(plugin, method, None)
-    called = plugin if function is None else function
-    if is_async(called):
-        raise ConfigurationError(f"the {kind} must be a plain function: nothing awaits an `async def` function", option=kind)
-    if function is None:
-        return lambda topic, value, headers: None if value is None else plugin(value)
-    if takes(function, 3):
-        return function  # type: ignore[no-any-return]
-    return lambda topic, value, headers: function(topic, value)
-
-
-def _guarded(verb: str, function: Callable[[str, Any, Headers], Any]) -> Callable[[str, Any, Headers], Any]:
-    def guarded(topic: str, value: Any, headers: Headers) -> Any:
-        try:
-            return function(topic, value, headers)
-        except SerializationError:
-            raise
-        except Exception as error:
-            raise SerializationError(
-                f"cannot {verb} {with_article(type(value).__name__)} of topic {topic!r}: {type(error).__name__}: {error}"
-            ) from error
-
-    return guarded
-
-
-def _dropped(what: str, topic: str, value: object) -> SerializationError:
-    meant = "send None for a tombstone, or set allow_tombstones=True" if what == "value" else "send None for a record without a key"
-    return SerializationError(
-        f"the {what}_serializer returned None for {with_article(type(value).__name__)} of topic {topic!r}; nothing was queued. "
-        f"Does it lack a `return`? If it is meant, {meant}.")
-
-
-def _bytes_or_none(topic: str, data: Any) -> bytes | None:
-    if data is None:
-        return None
-    if isinstance(data, (bytes, bytearray, memoryview)):
-        return bytes(data)
-    raise SerializationError(f"the serializer for topic {topic!r} gave {with_article(type(data).__name__)}; it must give bytes or None")

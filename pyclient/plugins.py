@@ -73,18 +73,78 @@ class SeesNewBatches(Protocol):
 
 class Serializer(Protocol):
     """Serializes a key or value. ``headers`` may be left out of the signature. A plain function serves too; it is not
-    called for None."""
+    called for None. Optional powers, looked up once when the client is made: `KnowsItsRole`, `AddsHeaders`,
+    `PreparesValues`."""
 
     def serialize(self, topic: str, value: Any, headers: Headers = (), /) -> bytes | None:
         """The bytes; None stays None (a tombstone). None for any other value is refused, unless the producer's
-        ``allow_tombstones`` permits it. Called once per record, by any thread."""
+        ``allow_tombstones`` permits it. Called once per record, by any thread; in a `Producer` it may block the caller.
+        """
 
 
 class Deserializer(Protocol):
-    """Deserializes a key or value. ``headers`` may be left out of the signature."""
+    """Deserializes a key or value. ``headers`` may be left out of the signature. Optional powers, looked up once when
+    the client is made: `KnowsItsRole`, `PreparesData`."""
 
     def deserialize(self, topic: str, data: bytes | None, headers: Headers = (), /) -> Any:
-        """The value; None stays None (a tombstone). Called once per record."""
+        """The value; None stays None (a tombstone). Called once per record; in a `Consumer` it may block the caller."""
+
+
+@runtime_checkable
+class KnowsItsRole(Protocol):
+    """Optional power of a serializer or deserializer: it knows whether it serves keys or values.
+
+    The client configures a shallow copy (`copy.copy`), so one object may be given for keys and values, and to several
+    clients. What the object refers to, such as a cache or a registry's client, is shared by the copies."""
+
+    def configure(self, *, is_key: bool) -> None:
+        """Called once, before anything else. Must not block. A method without the argument ``is_key`` is not called."""
+
+
+class Serialized(NamedTuple):
+    """What a serializer with `AddsHeaders` may return instead of bytes."""
+
+    data: bytes | None
+    headers: Headers = ()
+    """Added to the record, after its own."""
+
+
+class AddsHeaders(Protocol):
+    """Optional power of a serializer: it may return `Serialized`, whose headers are added to the record."""
+
+    adds_headers: bool
+    """True; set by the class."""
+
+    def serialize(self, topic: str, value: Any, headers: Headers = (), /) -> bytes | Serialized | None:
+        """As `Serializer.serialize`. Neither the key's nor the value's serializer sees what the other adds."""
+
+
+@runtime_checkable
+class PreparesValues(Protocol):
+    """Optional power of a serializer: an `AsyncProducer` lets it await, so that ``serialize`` need not block the loop.
+    """
+
+    async def prepare_async(self, topic: str, value: Any, /) -> None:
+        """Awaited before each ``serialize(topic, value)``, on the producer's loop; for None too. Its errors are those
+        of ``serialize``. Make it quick when nothing is to be done; bound its waits: no option of the producer does."""
+
+
+@runtime_checkable
+class PreparesData(Protocol):
+    """Optional power of a deserializer: an `AsyncConsumer` lets it await, so that ``deserialize`` need not block the
+    loop."""
+
+    async def prepare_async(self, topic: str, data: bytes | None, headers: Headers, /) -> None:
+        """Awaited in the task that polls, before ``deserialize`` of a record that is not `KnowsPrepared`. Its errors
+        are those of ``deserialize``. Bound its waits: the poll's timeout does not."""
+
+
+@runtime_checkable
+class KnowsPrepared(Protocol):
+    """Optional power beside `PreparesData`: whole batches are deserialized without a wait in between."""
+
+    def is_prepared(self, topic: str, data: bytes | None, headers: Headers, /) -> bool:
+        """Whether ``deserialize`` would not block now. Must not block. Called once per record."""
 
 
 Serialize: TypeAlias = Callable[[str, Any, Headers], bytes | None]

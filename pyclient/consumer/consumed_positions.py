@@ -9,15 +9,13 @@ from collections.abc import Iterable, Mapping
 
 from pyclient.buffers.record_iterator import RecordCursor
 from pyclient.buffers.records_view import (
-    Bounds, Decode, Records, collect, join, memory_of, only, positions_after, positions_before, records_after, runs_of, split_at, without)
+    Bounds, Records, collect, join, memory_of, only, positions_after, positions_before, records_after, runs_of, split_at, without)
 from pyclient.client.interceptors import consumer_interceptors
-from pyclient.codec.record import Record, decoded
-from pyclient.config import ConsumerConfig
+from pyclient.codec.record import Record
 from pyclient.consumer.core import ConsumerCore
-from pyclient.errors import SerializationError
+from pyclient.consumer.decoding import PrepareRecord, UnpreparedError, decoder
 from pyclient.metrics import RECORDS_CONSUMED
-from pyclient.plugin_loading import as_deserializer
-from pyclient.records import Headers, OffsetAndMetadata, TopicPartition
+from pyclient.records import OffsetAndMetadata, TopicPartition
 
 
 class ConsumedPositions:
@@ -27,10 +25,12 @@ class ConsumedPositions:
     iteration counts when the next one is requested, or at a commit inside the loop's body.
     """
 
-    def __init__(self, core: ConsumerCore, bounds: Bounds) -> None:
+    def __init__(self, core: ConsumerCore, bounds: Bounds, *, awaits: bool = False) -> None:
         self._core = core
         self._bounds = bounds
-        self._decode = decoder(core.config)
+        self._decoder = decoder(core.config, awaits=awaits)
+        self._decode = None if self._decoder is None else self._decoder.decode
+        self._unprepared: Record | None = None  # it stays in the buffer until a deserializer's preparation was awaited
         self._interceptors = consumer_interceptors(core.config.interceptors)
         self._consumed = CommitState()
         self._returned: dict[TopicPartition, OffsetAndMetadata] = {}  # positions after what the last poll returned
@@ -50,10 +50,19 @@ class ConsumedPositions:
 
         The records come first in the next call, unless `mark_returned`, `begin_iteration` or `skip` follows.
         """
-        if self._interceptors is None and not self._leftover and not self._not_intercepted:
-            self._in_transit = records = self._collect(limit, self._bounds)
-            return records
-        return self._take_leftover_first(limit, self._core.fetcher.withheld)
+        try:
+            if self._interceptors is None and not self._leftover and not self._not_intercepted:
+                self._in_transit = records = self._collect(limit, self._bounds)
+                return records
+            return self._take_leftover_first(limit, self._core.fetcher.withheld)
+        except UnpreparedError as unprepared:
+            self._unprepared = unprepared.record
+            return Records()
+
+    def preparation(self) -> PrepareRecord | None:
+        """What must be awaited before the next `take`; None: nothing. Only the first call returns it."""
+        record, self._unprepared = self._unprepared, None
+        return None if record is None or self._decoder is None else PrepareRecord(self._decoder, record)
 
     def _take_leftover_first(self, limit: int, withheld: frozenset[TopicPartition]) -> Records:
         leftover = without(self._leftover, withheld)
@@ -312,40 +321,3 @@ class CommitState:
         """The partition has no position any more."""
         for each in (self._positions, self._uncommitted, self._committed):
             each.pop(tp, None)
-
-
-def decoder(config: ConsumerConfig) -> Decode | None:
-    """A function that applies the deserializers to a record; None without deserializers.
-
-    For a record they reject it raises, or calls ``on_deserialization_error`` and returns None.
-    """
-    if config.key_deserializer is None and config.value_deserializer is None:
-        return None
-    key = _unchanged if config.key_deserializer is None else as_deserializer(config.key_deserializer)
-    value = _unchanged if config.value_deserializer is None else as_deserializer(config.value_deserializer)
-    on_error = config.on_deserialization_error
-
-    def decode(record: Record) -> Record | None:
-        what = "key"
-        try:
-            made = key(record.topic, record.key, record.headers)
-            what = "value"
-            return decoded(record, made, value(record.topic, record.value, record.headers))
-        except SerializationError as error:
-            rejected = _rejected(record, what, error)
-            if on_error is None:
-                raise rejected from error
-            rejected.__cause__ = error
-        on_error(record, rejected)  # an exception of the handler replaces this one, and the record is not skipped
-        return None
-
-    return decode
-
-
-def _rejected(record: Record, what: str, error: SerializationError) -> SerializationError:
-    return SerializationError(f"the {what} of the record at offset {record.offset}: {error.message}. seek() past it to go on.",
-                              topic_partition=TopicPartition(record.topic, record.partition), record=record)
-
-
-def _unchanged(topic: str, data: bytes | None, headers: Headers) -> bytes | None:
-    return data

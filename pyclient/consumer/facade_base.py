@@ -50,7 +50,7 @@ class ConsumerBase(Facade):
         plugins = {"interceptors": None if interceptors == () else interceptors}
         self._config = ConsumerConfig.parse(config, {**options, **plugins})
         self._core = ConsumerCore(self._config)
-        self._consumed_positions = ConsumedPositions(self._core, self._bounds())
+        self._consumed_positions = ConsumedPositions(self._core, self._bounds(), awaits=self._awaits)
         self._single_user = SingleUser(self._open_core, self._user)
         self._rebalancing = Rebalancing(self._core, self._consumed_positions, self._single_user)
         self._pending_commits = PendingCommits(self._core, self._consumed_positions)
@@ -158,7 +158,10 @@ class ConsumerBase(Facade):
         try:
             while not taken:
                 dropped = self._skip(taken)
-                if not self._rebalancing.due:
+                preparation = self._consumed_positions.preparation()
+                if preparation is not None:
+                    yield preparation
+                elif not self._rebalancing.due:
                     came = yield WaitForData(self._core, self._max_wait(deadline), dropped)
                     if not came and deadline is not None and self._core.clock() >= deadline:
                         break

@@ -20,6 +20,8 @@ from pyclient.errors import BufferExhaustedError, KafkaError
 from pyclient.client.interceptors import Interceptors
 from pyclient.producer.arguments import as_bytes, check_partition, check_timestamp, header_pairs, headers_bytes
 from pyclient.producer.core import ProducerCore
+from pyclient.producer.preparation import PrepareEach
+from pyclient.producer.routing import with_added
 from pyclient.producer.waits import BlockBudget, append_when_granted, wait_for_topic
 from pyclient.runtime.steps import Step, Steps
 
@@ -90,12 +92,12 @@ class BulkSend:
                 self._refuse(first, total - first, topic, self._stop)
                 break
             items, keyed, pairs, stamps = (None if each is None else list(each[first:first + CHUNK]) for each in columns)
-            self._load(rows, [topic] * len(items or ()), first, items or [], keyed, pairs, stamps, None, number)
+            yield from self._load(rows, [topic] * len(items or ()), first, items or [], keyed, pairs, stamps, None, number)
             yield from self._append(rows)
         return finish(self._deliveries, total)
 
     def _load(self, rows: Rows, names: list[str], first: int, values: list[Any], keys: list[Any] | None, headers: list[Any] | None,
-              timestamps: list[Any] | None, places: list[int] | None, partition: int | None) -> None:
+              timestamps: list[Any] | None, places: list[int] | None, partition: int | None) -> Steps[Step, None]:
         """Load one chunk.
 
         *names* are the records' topics, *places* their indexes in ``rows.topics``; None: the first one for all.
@@ -105,15 +107,25 @@ class BulkSend:
             values, keys, headers = self._intercepted(self._interceptors, names, values, keys, headers)
         chooses = partition is None and router.chooses(keyed=keys is not None)
         if router.serialized or chooses:
+            values, keys = yield from self._prepared(names, values, keys)
             pairs = [each or () for each in headers] if headers else [()] * len(values)
-            values = [_tried(router.value, *each) for each in zip(names, values, pairs, strict=True)]
-            keys = keys and [_tried(router.key, *each) for each in zip(names, keys, pairs, strict=True)]
+            values = [_serialized(router.value, *each) for each in zip(names, values, pairs, strict=True)]
+            keys = keys and [_serialized(router.key, *each) for each in zip(names, keys, pairs, strict=True)]
+            if router.adds_headers:
+                values, keys, headers = _with_added(values, keys, pairs)
         if chooses:
             partitions = [
                 self._chosen(rows.topics[0 if places is None else places[at]], keys[at] if keys else None, value)
                 for at, value in enumerate(values)]
         sections = None if headers is None else [_tried(headers_bytes, each or ()) for each in headers]
         rows.load(first, values, keys, sections, timestamps, partitions, places, ANY if partition is None else partition, self._now())
+
+    def _prepared(self, names: list[str], values: list[Any], keys: list[Any] | None) -> Steps[Step, tuple[list[Any], list[Any] | None]]:
+        """The same; what could not be prepared is refused."""
+        if not self._router.prepares:
+            return values, keys
+        errors = yield PrepareEach(self._router, list(zip(names, keys or [None] * len(values), values, strict=True)))
+        return [value if error is None else _Refused(error) for value, error in zip(values, errors, strict=True)], keys
 
     def _intercepted(self, interceptors: Interceptors, names: list[str], values: list[Any], keys: list[Any] | None,
                      headers: list[Any] | None) -> tuple[list[Any], list[Any], list[Any]]:
@@ -151,7 +163,7 @@ class BulkSend:
                     self._refuse(first + start, batch.rows - start, topic or "", self._stop)
                     break
                 if slow:
-                    self._load_lists(rows, names_of, first + start, batch.lists(start, stop))
+                    yield from self._load_lists(rows, names_of, first + start, batch.lists(start, stop))
                 else:
                     self._load_columns(rows, first + start, batch, start, stop)
                 yield from self._append(rows)
@@ -167,9 +179,9 @@ class BulkSend:
                     self._topics[name] = error
         return [default, *(self._topics[name] for name in batch.topics)]
 
-    def _load_lists(self, rows: Rows, names: list[str], first: int, lists: Lists) -> None:
+    def _load_lists(self, rows: Rows, names: list[str], first: int, lists: Lists) -> Steps[Step, None]:
         *_, places = lists
-        self._load(rows, [names[place] for place in places or [0] * len(lists[0])], first, *lists, None)
+        yield from self._load(rows, [names[place] for place in places or [0] * len(lists[0])], first, *lists, None)
 
     def _load_columns(self, rows: Rows, first: int, batch: Batch, start: int, stop: int) -> None:
         rows.load_columns(first, start, stop, batch.value, batch.key, batch.headers, batch.timestamp, batch.codes, self._now())
@@ -255,6 +267,16 @@ def _convert(what: str, item: Any) -> Any:
     if what == "timestamp":
         return check_timestamp(item)
     return item if what == "partition" else as_bytes(what, item)
+
+
+def _serialized(serialize: Callable[..., Any], topic: str, item: Any, headers: Any) -> Any:
+    return item if isinstance(item, _Refused) else _tried(serialize, topic, item, headers)
+
+
+def _with_added(values: list[Any], keys: list[Any] | None, headers: list[Any]) -> tuple[list[Any], list[Any] | None, list[Any]]:
+    """The chunk with the headers that the serializers added."""
+    made = [with_added(key, value, pairs) for key, value, pairs in zip(keys or [None] * len(values), values, headers, strict=True)]
+    return [value for _, value, _ in made], keys and [key for key, _, _ in made], [pairs for _, _, pairs in made]
 
 
 def _tried(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -246,7 +246,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
         self._observer = LoopObserver()
         self._core = ProducerCore(parsed, self._observer)
         self._send_path = self._core.send_path
-        self._record_send = record_send(self._core)
+        self._record_send = record_send(self._core, awaits=True)
 
     @async_fast_send
     async def send(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None, timestamp: int | None = None,

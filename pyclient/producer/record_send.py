@@ -20,9 +20,11 @@ from pyclient.client.interceptors import Interceptors
 from pyclient.codec.encode import encode_headers
 from pyclient.producer.arguments import GivenHeaders, check_partition, check_timestamp, header_pairs
 from pyclient.producer.core import ProducerCore
+from pyclient.producer.preparation import Prepare
+from pyclient.producer.routing import with_added
 from pyclient.producer.waits import BlockBudget, append_when_granted, wait_for_topic
 from pyclient.records import Headers
-from pyclient.runtime.steps import Step, Steps
+from pyclient.runtime.steps import Step, Steps, WaitFor
 
 OnDelivery: TypeAlias = Callable[[Delivery], object]
 SendSteps: TypeAlias = Steps[Step, Delivery]
@@ -48,6 +50,7 @@ class RecordSend:
         self._core = core
         self._accumulator = core.accumulator
         self._router = core.router
+        self._adds_headers = core.router.adds_headers
 
     def queue(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: GivenHeaders,
               on_delivery: OnDelivery | None, budget: BlockBudget | None = None) -> Delivery | SendSteps:
@@ -63,7 +66,10 @@ class RecordSend:
         if queues is None or (number is not None and number >= len(queues)):
             return self._queue_when_known(topic, value, key, number, timestamp, headers, on_delivery, budget or BlockBudget(self._core))
         router = self._router
-        raw_key, raw_value = router.key(topic, key, headers), router.value(topic, value, headers)
+        raw_key: Any = router.key(topic, key, headers)
+        raw_value: Any = router.value(topic, value, headers)
+        if self._adds_headers:
+            raw_key, raw_value, headers = with_added(raw_key, raw_value, headers)
         chosen = router.partition(queues, raw_key, raw_value, number)
         stamp, packed = check_timestamp(timestamp), encode_headers(headers) if headers else None
         delivery: Delivery | None = self._accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
@@ -92,10 +98,34 @@ class RecordSend:
                 return delivery
 
 
+class PreparedSend:
+    """`RecordSend` of an async producer whose serializers await something first (`pyclient.plugins.PreparesValues`).
+
+    Sends of one topic prepare one after the other: a record that is quickly prepared does not overtake an earlier one.
+    """
+
+    def __init__(self, core: ProducerCore, records: RecordSend) -> None:
+        self._router = core.router
+        self._records = records
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    def queue(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: GivenHeaders,
+              on_delivery: OnDelivery | None) -> SendSteps:
+        """As `RecordSend.queue`."""
+        turn = self._turns.setdefault(topic, asyncio.Lock())
+        yield WaitFor(turn.acquire)
+        try:
+            yield Prepare(self._router, (topic, key, value))
+            queued = self._records.queue(topic, value, key, partition, timestamp, headers, on_delivery)
+        finally:
+            turn.release()
+        return queued if isinstance(queued, Delivery) else (yield from queued)
+
+
 class InterceptedSend:
     """`RecordSend` of a producer with interceptors."""
 
-    def __init__(self, interceptors: Interceptors, records: RecordSend) -> None:
+    def __init__(self, interceptors: Interceptors, records: RecordSend | PreparedSend) -> None:
         self._interceptors = interceptors
         self._records = records
 
@@ -119,7 +149,8 @@ class InterceptedSend:
             raise
 
 
-def record_send(core: ProducerCore) -> RecordSend | InterceptedSend:
-    """What *core* does with each record."""
+def record_send(core: ProducerCore, *, awaits: bool = False) -> RecordSend | PreparedSend | InterceptedSend:
+    """What *core* does with each record; *awaits*: what serializers have to await is awaited first."""
     records = RecordSend(core)
-    return records if core.interceptors is None else InterceptedSend(core.interceptors, records)
+    prepared = PreparedSend(core, records) if awaits and core.router.prepares else records
+    return prepared if core.interceptors is None else InterceptedSend(core.interceptors, prepared)

@@ -13,13 +13,14 @@ from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.fast_send import SendPath
 from pyclient.buffers.partition_choice import PartitionChoice
 from pyclient.config import ProducerConfig
-from pyclient.plugin_loading import as_serializer, load_plugin
-from pyclient.plugins import HashesKeys, Partitioner, SeesNewBatches
+from pyclient.plugin_loading import load_plugin
+from pyclient.plugins import HashesKeys, Partitioner, SeesNewBatches, Serialized
 from pyclient.producer.arguments import as_bytes
 from pyclient.records import Headers
+from pyclient.serializing import LoadedSerializer, load_serializer, unpack
 
 _log = logging.getLogger(__name__)
-Serialize: TypeAlias = Callable[[str, Any, Headers], bytes | None]
+Serialize: TypeAlias = Callable[[str, Any, Headers], bytes | Serialized | None]
 KEYED_DEFAULT: Final = "pyclient.partitioners:Murmur2Partitioner"
 """Java's hash: the same key goes to the same partition. Named, not imported: plugins are above this layer."""
 
@@ -28,10 +29,15 @@ class Router:
     """The serializers and the partitioner of one producer."""
 
     def __init__(self, config: ProducerConfig) -> None:
-        self.key = _serializer("key", config.key_serializer, may_drop=False)
-        """(topic, key, headers) → the key's bytes."""
-        self.value = _serializer("value", config.value_serializer, may_drop=config.allow_tombstones)
-        """(topic, value, headers) → the value's bytes."""
+        key = _serializer("key", config.key_serializer, may_drop=False)
+        value = _serializer("value", config.value_serializer, may_drop=config.allow_tombstones)
+        self.key: Serialize = key.serialize
+        """(topic, key, headers) → the key's bytes; also `Serialized` if *adds_headers*."""
+        self.value: Serialize = value.serialize
+        """(topic, value, headers) → the value's bytes; also `Serialized` if *adds_headers*."""
+        self.adds_headers = key.adds_headers or value.adds_headers
+        self.prepare_key, self.prepare_value = key.prepare, value.prepare
+        """(topic, key or value); None when there is nothing to await before it is serialized."""
         self.serialized = frozenset(
             name for name, given in (("key", config.key_serializer), ("value", config.value_serializer)) if given is not None)
         """Which of key and value have a serializer."""
@@ -63,6 +69,11 @@ class Router:
         key_hash = self.key_hash()
         return SendPath(accumulator, ignore_keys=self._ignores_keys, keyless_sticky=self._keyed_only or key_hash is not None, key_hash=key_hash)
 
+    @property
+    def prepares(self) -> bool:
+        """Whether an async producer awaits something before it serializes."""
+        return self.prepare_key is not None or self.prepare_value is not None
+
     def chooses(self, *, keyed: bool) -> bool:
         """Whether a bulk must call `partition` for each record; *keyed*: its records have keys."""
         if self._ignores_keys or (self._keyed_only and not keyed):
@@ -70,10 +81,17 @@ class Router:
         return self.key_hash() is None
 
 
-def _serializer(what: str, given: object, *, may_drop: bool) -> Serialize:
+def _serializer(what: str, given: object, *, may_drop: bool) -> LoadedSerializer:
     if given is not None:
-        return as_serializer(given, what, may_drop=may_drop)
-    return lambda topic, item, headers: item if item is None or type(item) is bytes else as_bytes(what, item)
+        return load_serializer(given, what, may_drop=may_drop)
+    return LoadedSerializer(lambda topic, item, headers: item if item is None or type(item) is bytes else as_bytes(what, item))
+
+
+def with_added(key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers]:
+    """Bytes of key and value, and *headers* with those that the serializers added."""
+    key, headers = unpack(key, headers)
+    value, headers = unpack(value, headers)
+    return key, value, headers
 
 
 def _from_one_class(plugin: object, *methods: str) -> bool:

@@ -43,7 +43,7 @@ from pyclient.errors import (
     sentence,
     with_article,
 )
-from pyclient.plugin_loading import as_serializer
+from pyclient.serializing import as_serializer
 from pyclient.records import Node, TopicPartition
 
 JAVA = Path(__file__).parents[1] / "data" / "errors-4.3.1.txt"

@@ -16,9 +16,10 @@ from pyclient.partitioners import (
     ConsistentPartitioner, ConsistentRandomPartitioner, ExplicitPartitioner, Fnv1aPartitioner, Murmur2Partitioner, Murmur3Partitioner,
     RandomPartitioner, RoundRobinPartitioner, StickyPartitioner,
 )
-from pyclient.plugin_loading import KINDS, OWN_NAMES, as_deserializer, as_serializer, available_plugins, load_plugin
+from pyclient.plugin_loading import KINDS, OWN_NAMES, available_plugins, load_plugin
 from pyclient.plugins import AsyncRebalanceListener, ClusterView, Partitioner, RebalanceListener, SeesNewBatches
 from pyclient.records import Node, PartitionDescription, TopicPartition
+from pyclient.serializing import as_deserializer, as_serializer
 from tests.distribution import ROOT
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient.errors import ConfigurationError, SerializationError
-from pyclient.plugin_loading import as_deserializer, as_serializer
+from pyclient.serializing import as_deserializer, as_serializer
 from pyclient.serializers import (
     BytesSerde,
     DoubleSerde,

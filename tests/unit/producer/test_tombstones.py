@@ -9,7 +9,7 @@ import pytest
 
 from pyclient import AsyncProducer, Producer
 from pyclient.errors import BulkDeliveryError, SerializationError
-from pyclient.plugin_loading import as_deserializer, as_serializer
+from pyclient.serializing import as_deserializer, as_serializer
 from pyclient.testing import FakeCluster
 
 
