@@ -134,7 +134,7 @@ class PreparesData(Protocol):
     """Optional power of a deserializer: an `AsyncConsumer` lets it await, so that ``deserialize`` need not block the
     loop."""
 
-    async def prepare_async(self, topic: str, data: bytes | None, headers: Headers, /) -> None:
+    async def prepare_deserialize_async(self, topic: str, data: bytes | None, headers: Headers, /) -> None:
         """Awaited in the task that polls, before ``deserialize`` of a record that is not `KnowsPrepared`. Its errors
         are those of ``deserialize``. Bound its waits: the poll's timeout does not."""
 

@@ -91,7 +91,7 @@ def load_deserializer(spec: object, what: str = "value") -> LoadedDeserializer:
     deserialize = _guarded("deserialize", _called("deserializer", plugin, "deserialize"))
     if not isinstance(plugin, PreparesData):
         return LoadedDeserializer(deserialize)
-    prepare = _guarded_async("deserialize", plugin.prepare_async)
+    prepare = _guarded_async("deserialize", plugin.prepare_deserialize_async)
     if not isinstance(plugin, KnowsPrepared):
         return LoadedDeserializer(deserialize, prepare)
     return LoadedDeserializer(deserialize, prepare, _guarded("deserialize", plugin.is_prepared))

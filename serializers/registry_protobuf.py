@@ -75,6 +75,10 @@ class ProtobufRegistrySerde(RegistrySerde):
         if self._check_id:
             await super().prepare_deserialize_async(topic, data, headers)
 
+    def is_prepared(self, topic: str, data: bytes | None, headers: Headers = ()) -> bool:
+        """As in `RegistrySerde`; always without *check_id*."""
+        return not self._check_id or super().is_prepared(topic, data, headers)
+
     def _own_schema(self) -> RegistrySchema:
         """Called once per topic: it registers what the file imports."""
         return self._file(self._message.DESCRIPTOR.file)

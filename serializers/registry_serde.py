@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from pyclient.errors import ConfigurationError, SchemaRegistryUnavailableError, SerializationError
+from pyclient.plugins import Serialized
 from pyclient.records import Headers
 from pyclient.serializers.registry import RegisteredSchema, RegistrySchema, SchemaReference, SchemaRegistryClient
 
@@ -51,13 +52,6 @@ def _named(name: str | None) -> str:
 
 
 SUBJECTS: Final[dict[str, SubjectName]] = {"topic": topic_subject, "record": record_subject, "topic-record": topic_record_subject}
-
-
-class Serialized(NamedTuple):
-    """Data, and the headers that its record gets."""
-
-    data: bytes | None
-    headers: tuple[tuple[str, bytes], ...]
 
 
 class Framed(NamedTuple):
@@ -103,6 +97,7 @@ class RegistrySerde:
     def configure(self, *, is_key: bool) -> None:
         """Called when the client is made: subjects and headers of keys have other names."""
         self.is_key = is_key
+        self._written = {}  # clients configure a shallow copy: the one for keys writes other schemas to the same topic
 
     # ---- what formats define -----------------------------------------------------------------------------------------
 
@@ -176,6 +171,10 @@ class RegistrySerde:
         """Ask the registry in a worker thread, if `deserialize` would have to ask it."""
         if data is not None and self.registry.core.known((framed := self._unframed(topic, data, headers)).schema_id) is None:
             await asyncio.to_thread(self._writers, topic, framed)
+
+    def is_prepared(self, topic: str, data: bytes | None, headers: Headers = ()) -> bool:
+        """Whether `deserialize` need not ask the registry: the schema is known."""
+        return data is None or self.registry.core.known(self._unframed(topic, data, headers).schema_id) is not None
 
     def _unframed(self, topic: str, data: bytes, headers: Headers) -> Framed:
         """Id or GUID, and the rest. A header counts more than the data, which could begin like an id by chance."""

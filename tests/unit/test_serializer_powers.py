@@ -53,7 +53,13 @@ class Slow:
         self.ready: set[Any] = set()
         self.awaited: list[Any] = []
 
-    async def prepare_async(self, topic: str, item: Any, headers: Headers = ()) -> None:
+    async def prepare_async(self, topic: str, value: Any) -> None:
+        await self._prepare(value)
+
+    async def prepare_deserialize_async(self, topic: str, data: bytes | None, headers: Headers) -> None:
+        await self._prepare(data)
+
+    async def _prepare(self, item: Any) -> None:
         if item in self.ready:
             return
         self.awaited.append(item)
@@ -249,3 +255,28 @@ def test_a_record_that_cannot_be_prepared_goes_to_the_handler(fake_cluster: Fake
     skipped: list[Any] = []
     found = asyncio.run(_read(fake_cluster, 2, SlowButKnows(), on_deserialization_error=lambda record, error: skipped.append(record.value)))
     assert (found, skipped) == (["a", "b"], [b"bad"])
+
+
+# ---- with a schema registry -----------------------------------------------------------------------------------------
+
+
+def test_a_registrys_serde_serves_keys_and_values_of_an_async_client(fake_cluster: FakeCluster) -> None:
+    from pyclient.serializers.registry import SchemaRegistryClient
+    from pyclient.serializers.registry_json import JsonSchemaRegistrySerde
+    from pyclient.testing import FakeSchemaRegistry
+
+    fake_cluster.create_topic("t")
+    with FakeSchemaRegistry() as registry, SchemaRegistryClient(registry.url) as client:
+        serde = JsonSchemaRegistrySerde(client, {"type": "object"}, id_in="headers")
+
+        async def run() -> list[Any]:
+            async with AsyncProducer(bootstrap_servers=fake_cluster.bootstrap_servers, key_serializer=serde, value_serializer=serde) as producer:
+                await producer.send("t", {"total": 5}, {"id": 1})
+            async with AsyncConsumer(bootstrap_servers=fake_cluster.bootstrap_servers, key_deserializer=serde, value_deserializer=serde,
+                                     auto_offset_reset="earliest") as consumer:
+                consumer.assign([TP])
+                return [(record.key, record.value) for record in await consumer.poll(20)]
+
+        assert asyncio.run(run()) == [({"id": 1}, {"total": 5})]
+        assert sorted(client.subjects()) == ["t-key", "t-value"]
+    assert [name for name, _ in fake_cluster.records("t")[0].headers] == ["__key_schema_id", "__value_schema_id"]
