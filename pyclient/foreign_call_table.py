@@ -83,6 +83,7 @@ _METHODS: Final = (
     Method("producer", "produce", _C, "producer.send(topic, value, key=key, on_delivery=function)", "it returns a Delivery"),
     Method("producer", "produce_batch", _C, "producer.send_many(topic, values, keys=keys)"),
     Method("producer", "poll", _C, _FLUSH, _NO_POLL),
+    Method("producer", "send_offsets_to_transaction", (*CLIENTS,), "producer.send_offsets(offsets, consumer.group_metadata())"),
     Method("producer", "purge", _C, "producer.close(timeout=0)", "it fails what is not sent yet"),
     Method("producer", "list_topics", _C, _TOPICS),
     Method("producer", "create_batch", _A, "producer.send_many(topic, values)"),

@@ -83,6 +83,11 @@ BUFFER_EXHAUSTED = Metric("buffer-exhausted", METER, "records", "Records rejecte
 WAITING_THREADS = Metric("waiting-threads", GAUGE, "senders", "Threads or tasks that wait for space in the buffer.", (), "producer")
 PRODUCE_THROTTLE = Metric(
     "produce-throttle-time", SAMPLE, "ms", "Throttle time in Produce responses.", (), "producer")
+TXN_INIT = Metric("txn-init-time-ns-total", GAUGE, "ns", "Time that init_transactions has taken; only of transactional producers, as the next four.", (), "producer")
+TXN_BEGIN = Metric("txn-begin-time-ns-total", GAUGE, "ns", "Time that begin_transaction has taken.", (), "producer")
+TXN_OFFSETS = Metric("txn-send-offsets-time-ns-total", GAUGE, "ns", "Time that send_offsets has taken.", (), "producer")
+TXN_COMMIT = Metric("txn-commit-time-ns-total", GAUGE, "ns", "Time that commit_transaction has taken.", (), "producer")
+TXN_ABORT = Metric("txn-abort-time-ns-total", GAUGE, "ns", "Time that abort_transaction has taken.", (), "producer")
 
 RECORDS_CONSUMED = Metric("records-consumed", METER, "records", "Records returned to the user.", (), "consumer")
 FETCHES = Metric("fetch", METER, "requests", "Fetch requests answered.", (), "consumer")

@@ -22,7 +22,8 @@ cdef class Accumulator:
     cdef object _wall
     cdef Py_ssize_t _max_request_size
     cdef object _codecs
-    cdef object _closed
+    cdef object _closed                  # why no record is accepted now
+    cdef bint _shut                      # for good
 
     # The body of `append`.
     cdef Delivery append_record(self, TopicQueues topic, Py_ssize_t partition, long long timestamp, bytes key, bytes value, bytes headers,

@@ -69,6 +69,11 @@ class Accumulator:
         return self._batches.unsettled
 
     @property
+    def seal_failures(self):
+        """The number of batches that could not be compressed."""
+        return self._batches.seal_failures
+
+    @property
     def on_outcome(self):
         return self._batches.on_outcome
 
@@ -369,7 +374,21 @@ class Accumulator:
         """Refuse records from now on, and end every wait for memory."""
         with self._lock:
             self._closed = error or ClientClosedError("this producer is closed; nothing was queued. Open a new one.")
+            self._shut = True
             self._memory.pool.end_waits()
+
+    def set_gate(self, error):
+        """Refuse records with *error* from now on, and end every wait for memory; None: accept them, unless closed."""
+        with self._lock:
+            if not self._shut:
+                self._closed = error
+                if error is not None:
+                    self._memory.pool.end_waits()
+
+    def check_gate(self):
+        """Raise if no record is accepted now: for calls that would wait before they queue one."""
+        if self._closed is not None:
+            raise raisable(self._closed)
 
 
 @cython.cfunc

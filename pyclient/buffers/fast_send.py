@@ -25,7 +25,7 @@ from threading import get_ident
 from warnings import warn
 from weakref import ref
 
-from pyclient.errors import AuthenticationError, ClientClosedError, RecordTooLargeError
+from pyclient.errors import KafkaError
 from pyclient.foreign_calls import foreign_argument
 
 NOT_SIMPLE = cython.declare(cython.Py_ssize_t, -2)
@@ -250,7 +250,7 @@ def async_fast_send(method):
         if self.may_append():
             try:
                 delivery = self._send_path.append(topic, value, key, partition, timestamp, headers, on_delivery)
-            except (RecordTooLargeError, ClientClosedError, AuthenticationError, TypeError):
+            except (KafkaError, TypeError):
                 delivery = None  # nothing is queued then; the decorated method raises it where it is awaited
         if delivery is None:
             return self.in_order(method(self, topic, value, key, partition=partition, timestamp=timestamp, headers=headers,

@@ -20,6 +20,7 @@ cdef enum:
 @cython.final
 cdef class PendingBatches:
     cdef readonly Py_ssize_t unsettled     # records of batches neither released nor dropped
+    cdef readonly Py_ssize_t seal_failures # batches that could not be compressed
     cdef readonly Py_ssize_t largest_need  # the most bytes that a record may take for itself
     cdef object on_outcome
     cdef TopicTable _topics

@@ -173,6 +173,7 @@ class PendingBatches:
         """The batch may leave with its sealed records. One that failed or was dropped meanwhile is released."""
         batch._codec, batch.payload, batch._crc = sealed.codec, sealed.payload, sealed.crc
         batch._state = SEALED
+        self.seal_failures += 1 if sealed.failed else 0
         if batch._dropped or sealed.failed:
             self.release(batch)
         elif sealed.payload is not sealed.records:

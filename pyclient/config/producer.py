@@ -13,11 +13,6 @@ CODEC = Choice(("none", "gzip", "snappy", "lz4", "zstd"))
 PLUGIN = Anything("an object, a registered name, or 'package.module:Class'")
 
 NOT_YET = (
-    NotYet(
-        "transactional_id",
-        lambda value: value is not None,
-        "Until then put an id into each record, so that its consumers can drop duplicates.",
-    ),
     NotYet("transaction_two_phase_commit_enable", lambda value: value is True, "Leave it out."),
 )
 

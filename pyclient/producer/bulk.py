@@ -43,6 +43,7 @@ class BulkSend:
     """
 
     def __init__(self, core: ProducerCore) -> None:
+        core.accumulator.check_gate()
         self._core = core
         self._budget = BlockBudget(core)
         self._router = core.router

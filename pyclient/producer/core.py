@@ -19,6 +19,7 @@ from pyclient.core.manager import AskForLone, Manager
 from pyclient.core.sending.auto_create import TopicCreation
 from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.sender import Sender, SendingLimits
+from pyclient.core.transactions.manager import Transactions
 from pyclient.errors import AuthenticationError, ClientClosedError, DeliveryError, KafkaError, KafkaTimeoutError, MetadataTimeoutError, counted
 from pyclient.metrics import BUFFER_AVAILABLE, BUFFER_EXHAUSTED, BUFFER_TOTAL, BUFFER_WAIT, WAITING_THREADS
 from pyclient.records import TopicPartition
@@ -26,6 +27,7 @@ from pyclient.producer.callbacks import LoopObserver
 from pyclient.producer.routing import Router
 from pyclient.client.core import ClientCore
 from pyclient.producer.metrics import BatchMetrics
+from pyclient.producer.transactions import TransactionCalls
 from pyclient.runtime.environment import wall_ms
 from pyclient.client.interceptors import interceptors
 
@@ -63,8 +65,20 @@ class ProducerCore(ClientCore):
             availability_timeout=config.partitioner_availability_timeout_ms / 1000)
         batch_metrics = BatchMetrics(self.metrics, self.clock)
         observer.on_failed = batch_metrics.failed
+        self.transactions = self._make_transactions(config)
+        self.transaction_calls = TransactionCalls(self, self.transactions)
         self.sender = Sender(self.accumulator, self.metadata, limits, backoff=self.backoff, seal=self._seal, listener=batch_metrics,
-                             ids=ProducerIds(self.calls) if config.enable_idempotence else None)
+                             ids=self.transactions or (ProducerIds(self.calls) if config.enable_idempotence else None), transactions=self.transactions)
+        if self.transactions is not None:
+            self.transactions.records = self.sender
+
+    def _make_transactions(self, config: ProducerConfig) -> Transactions | None:
+        if config.transactional_id is None:
+            return None
+        transactions = Transactions(config.transactional_id, config.transaction_timeout_ms / 1000, self.calls, self.connections.features)
+        transactions.on_gate = self.accumulator.set_gate
+        self.accumulator.set_gate(transactions.gate())
+        return transactions
 
     def _watch_buffer(self) -> None:
         buffers, metrics = self.accumulator, self.metrics
@@ -77,7 +91,7 @@ class ProducerCore(ClientCore):
     def managers(self) -> Sequence[Manager]:
         """Metadata first: a new view moves batches. Calls last: a sender without producer id submits one."""
         metadata, *others = super().managers()
-        return [metadata, self.sender, *others]
+        return [metadata, self.sender, *([] if self.transactions is None else [self.transactions]), *others]
 
     def lone(self) -> AskForLone:
         """As `ClientCore.lone`."""
@@ -212,7 +226,10 @@ class ProducerCore(ClientCore):
             self.accumulator.seal(batch)
         except Exception as error:  # noqa: BLE001 MemoryError or a defect of a codec: the records must fail, not wait forever
             _log.exception("sealing %r failed", batch)
-            batch.result.fail(KafkaError(f"the batch could not be compressed: {error!r}", topic_partition=batch.queue.topic_partition))
+            failed = KafkaError(f"the batch could not be compressed: {error!r}", topic_partition=batch.queue.topic_partition)
+            if self.transactions is not None and self.loop is not None:
+                self.loop.call_soon_threadsafe(self.transactions.batch_failed, failed)
+            batch.result.fail(failed)
         finally:
             self.accumulator.on_ready()
 
@@ -231,7 +248,8 @@ class ProducerCore(ClientCore):
         self.accumulator.close()
         try:
             if self.refused is None:
-                await self._settled(timeout)
+                await self._abort_open(timeout)
+                await self._settled(None if timeout is None else max(0.0, until - self.clock()))
             if self.config.acks == 0:
                 self.close_linger = max(0.0, until - self.clock())
         except ClientClosedError:
@@ -242,6 +260,15 @@ class ProducerCore(ClientCore):
         finally:
             await self.close()
         self.raise_failures()
+
+    async def _abort_open(self, timeout: float | None) -> None:
+        """T03: a close aborts the open transaction. Otherwise its coordinator would, after transaction_timeout_ms."""
+        try:
+            await self.transaction_calls.abort_open(timeout)
+        except KafkaTimeoutError:
+            raise
+        except KafkaError as error:
+            _log.warning("the open transaction could not be aborted: %s", error)
 
     def forked(self) -> None:
         """This process is a forked child: no pending record is settled here."""

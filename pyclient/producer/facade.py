@@ -10,7 +10,7 @@ import inspect
 import sys
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from typing_extensions import Unpack
 
@@ -20,10 +20,10 @@ from pyclient.buffers.fast_send import AsyncFastSend, FastSend, async_fast_send,
 from pyclient.codec.arrow_input import Names
 from pyclient.config import ProducerConfig
 from pyclient.config.declaration import with_hidden_secrets
-from pyclient.errors import ClientClosedError, KafkaError, KafkaTimeoutError, UnsupportedFeatureError, counted, raisable
+from pyclient.errors import ClientClosedError, KafkaError, KafkaTimeoutError, counted, raisable
 from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.option_types import ProducerOptions
-from pyclient.records import RecordMetadata
+from pyclient.records import ConsumerGroupMetadata, RecordMetadata
 from pyclient.producer.arguments import GivenHeaders
 from pyclient.producer.bulk import BulkSend
 from pyclient.producer.callbacks import LoopObserver, ThreadObserver
@@ -31,6 +31,7 @@ from pyclient.producer.shutdown import ProducerShutdown, limit_after
 from pyclient.client.facade_base import OPTION, AsyncFacade, Facade, left, raise_or_note, seconds
 from pyclient.producer.core import ProducerCore
 from pyclient.producer.record_send import OnDelivery, record_send
+from pyclient.producer.transactions import AsyncTransaction, Transaction, TransactionCalls
 from pyclient.producer.waits import BlockBudget, wait_for_topic
 from pyclient.runtime.loop_thread import Portal
 from pyclient.runtime.steps import Step, Steps, await_steps, run_steps
@@ -38,32 +39,8 @@ from pyclient.runtime.steps import Step, Steps, await_steps, run_steps
 T = TypeVar("T")
 
 
-class _NoTransactions(Facade):
-    """The methods of transactions, which come in a later release: they raise."""
-
-    def init_transactions(self, timeout: float | None = OPTION) -> NoReturn:
-        """Transactions come in a later release: raises UnsupportedFeatureError."""
-        raise _no_transactions()
-
-    def begin_transaction(self) -> NoReturn:
-        """Transactions come in a later release: raises UnsupportedFeatureError."""
-        raise _no_transactions()
-
-    def commit_transaction(self, timeout: float | None = OPTION) -> NoReturn:
-        """Transactions come in a later release: raises UnsupportedFeatureError."""
-        raise _no_transactions()
-
-    def abort_transaction(self) -> NoReturn:
-        """Transactions come in a later release: raises UnsupportedFeatureError."""
-        raise _no_transactions()
-
-    def transaction(self) -> NoReturn:
-        """Transactions come in a later release: raises UnsupportedFeatureError."""
-        raise _no_transactions()
-
-
 @answers_foreign_calls("producer")
-class Producer(FastSend, _NoTransactions):
+class Producer(FastSend, Facade):
     """Sends records to Kafka; used by any number of threads.
 
     Options are keywords in snake_case, or Kafka's dotted names in the mapping *config*; a keyword wins;
@@ -181,6 +158,69 @@ class Producer(FastSend, _NoTransactions):
                                     "Flush again, or raise the timeout.")
         core.raise_failures()
 
+    # ---- transactions -----------------------------------------------------------------------------------------------
+
+    def init_transactions(self, timeout: float | None = OPTION, *, transactional_id: str | None = None) -> None:
+        """Get a producer id: fences older producers with the same ``transactional_id``, and ends what they left open.
+
+        ``timeout`` is in seconds, left out it is ``max_block_ms``. With *transactional_id* the producer goes on under
+        that id, while no transaction is open.
+
+        Raises:
+            ApplicationRecoverableError, AuthorizationError: this producer cannot run transactions.
+            KafkaTimeoutError: it goes on; call it again.
+            IllegalStateError: it was called before, or a transaction is open.
+        """
+        self._portal.call(lambda: self._transaction_calls().initialize(transactional_id, timeout))
+
+    def begin_transaction(self) -> None:
+        """Open a transaction: records sent from now on are read by read_committed consumers once it is committed.
+
+        Raises:
+            IllegalStateError: one is open, or `init_transactions` was not called.
+        """
+        self._portal.call(lambda: self._transaction_calls().begin())
+
+    def send_offsets(self, offsets: Any, group_metadata: ConsumerGroupMetadata, timeout: float | None = OPTION) -> None:
+        """Commit a consumer's offsets with the transaction (KIP-447): records are processed exactly once.
+
+        *offsets* are records, their ``next_offsets()``, or a mapping; *group_metadata* is
+        ``consumer.group_metadata()``. Use a consumer with ``enable_auto_commit=False``.
+
+        Raises:
+            TransactionAbortableError: the group went on without this member, or a right is missing: abort.
+            ApplicationRecoverableError: close this producer and open a new one.
+            KafkaTimeoutError: its outcome is not known: abort.
+        """
+        self._portal.call(lambda: self._transaction_calls().send_offsets(offsets, group_metadata, timeout))
+
+    def commit_transaction(self, timeout: float | None = OPTION) -> None:
+        """Send what is left, wait for all acknowledgements, and commit.
+
+        Raises:
+            TransactionAbortableError: a record or offset was refused: abort, then begin again.
+            ApplicationRecoverableError: close this producer and open a new one.
+            KafkaTimeoutError: its outcome is not known: call it again.
+        """
+        self._portal.call(lambda: self._transaction_calls().commit(timeout))
+
+    def abort_transaction(self, timeout: float | None = OPTION) -> None:
+        """Fail what was not sent, and abort: read_committed consumers never see the transaction's records.
+
+        Raises:
+            ApplicationRecoverableError: close this producer and open a new one.
+            KafkaTimeoutError: it goes on: call it again.
+        """
+        self._portal.call(lambda: self._transaction_calls().abort(timeout))
+
+    def transaction(self) -> Transaction:
+        """A transaction as a context manager: commits at the end of the block, aborts when the block raises.
+
+        The first one calls `init_transactions`.
+        """
+        self._transaction_calls().check()
+        return Transaction(self)
+
     def partitions_for(self, topic: str) -> int:
         """The number of partitions of a topic; waits up to ``max_block_ms`` for an unknown topic."""
         core = self._open_producer()
@@ -228,13 +268,16 @@ class Producer(FastSend, _NoTransactions):
     def _unclosed(self) -> str:
         return f"unclosed Producer, {counted(self._core.unsettled(), 'record')} not acknowledged: use `with` or close()"
 
+    def _transaction_calls(self) -> TransactionCalls:
+        return self._open_producer().transaction_calls
+
     def _open_producer(self) -> ProducerCore:
         self._open_core()
         return self._core
 
 
 @answers_foreign_calls("producer")
-class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
+class AsyncProducer(AsyncFastSend, AsyncFacade):
     """`Producer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 
     _core: ProducerCore
@@ -286,6 +329,33 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
         await self._core.settle(seconds(timeout, self._core.config.delivery_timeout_ms))
         self._core.raise_failures()
 
+    # ---- transactions -----------------------------------------------------------------------------------------------
+
+    async def init_transactions(self, timeout: float | None = OPTION, *, transactional_id: str | None = None) -> None:
+        """As `Producer.init_transactions`."""
+        await self._transaction_calls().initialize(transactional_id, timeout)
+
+    async def begin_transaction(self) -> None:
+        """As `Producer.begin_transaction`."""
+        await self._transaction_calls().begin()
+
+    async def send_offsets(self, offsets: Any, group_metadata: ConsumerGroupMetadata, timeout: float | None = OPTION) -> None:
+        """As `Producer.send_offsets`."""
+        await self._transaction_calls().send_offsets(offsets, group_metadata, timeout)
+
+    async def commit_transaction(self, timeout: float | None = OPTION) -> None:
+        """As `Producer.commit_transaction`."""
+        await self._transaction_calls().commit(timeout)
+
+    async def abort_transaction(self, timeout: float | None = OPTION) -> None:
+        """As `Producer.abort_transaction`."""
+        await self._transaction_calls().abort(timeout)
+
+    def transaction(self) -> AsyncTransaction:
+        """As `Producer.transaction`, with ``async with``."""
+        self._transaction_calls().check()
+        return AsyncTransaction(self)
+
     async def partitions_for(self, topic: str) -> int:
         """As `Producer.partitions_for`."""
         core = self._checked_core()
@@ -335,6 +405,9 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
         except KafkaError as failed:
             raise_or_note(failed, error, "producer")
 
+    def _transaction_calls(self) -> TransactionCalls:
+        return self._core.transaction_calls
+
     def _checked_core(self) -> ProducerCore:
         self._core.check_open()
         return self._core
@@ -362,7 +435,3 @@ def _parse(config: Mapping[str, object] | None, options: Mapping[str, object], k
         **options, "key_serializer": key_serializer, "value_serializer": value_serializer, "partitioner": partitioner,
         "interceptors": None if interceptors == () else interceptors})
 
-
-def _no_transactions() -> UnsupportedFeatureError:
-    return UnsupportedFeatureError("transactions come in a later release; until then let readers detect duplicates by an id in the record",
-                                   option="transactional_id")

@@ -79,6 +79,7 @@ def wait_for_topic(core: ProducerCore, topic: str, partition: int | None, budget
     queues = core.accumulator.topic(topic)
     if queues is not None and (partition is None or partition < len(queues)):
         return queues
+    core.accumulator.check_gate()
     seconds = budget.left()
     found: TopicQueues = yield WaitFor(lambda: core.queues(topic, partition, seconds))
     return found

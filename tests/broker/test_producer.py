@@ -11,7 +11,7 @@ import pytest
 
 from pyclient import AsyncProducer, Delivery, Producer, TimestampType, TopicPartition
 from pyclient.errors import (
-    DeliveryError, IllegalStateError, InvalidTopicError, MetadataTimeoutError, RecordTooLargeError, SerializationError, UnsupportedFeatureError,
+    DeliveryError, IllegalStateError, InvalidTopicError, MetadataTimeoutError, RecordTooLargeError, SerializationError,
 )
 from pyclient.testing import LocalCluster
 from tests.kafka import make_topic, read
@@ -348,16 +348,6 @@ def test_serializers_make_bytes_and_their_failure_is_raised_before_anything_is_q
         producer.send(topic, {"a": 1})
     record, = read(kafka_cluster, partitions, 1)
     assert (record.key, record.value) == (b"k", b'{"a":1}')
-
-
-def test_transactions_are_refused_with_UnsupportedFeatureError(kafka_cluster: LocalCluster) -> None:
-    server = {"bootstrap_servers": kafka_cluster.bootstrap_servers}
-    with pytest.raises(UnsupportedFeatureError, match="transactional_id"):
-        Producer({}, **server, transactional_id="t")  # type: ignore[arg-type]
-    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
-        for call in (producer.begin_transaction, producer.transaction):
-            with pytest.raises(UnsupportedFeatureError, match="transaction"):
-                call()
 
 
 @pytest.mark.parametrize("idempotent", [True, False])

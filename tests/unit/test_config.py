@@ -276,7 +276,7 @@ def test_the_defaults_keep_every_law(config: type[Config]) -> None:
 @pytest.mark.parametrize(
     ("config", "settings"),
     [
-        (ProducerConfig, {"transactional_id": "t"}), (ProducerConfig, {"transaction_two_phase_commit_enable": True}),
+        (ProducerConfig, {"transaction_two_phase_commit_enable": True}),
         (ConsumerConfig, {"share_acknowledgement_mode": "explicit"}), (ConsumerConfig, {"share_acquire_mode": "record_limit"}),
         (ConsumerConfig, {"metric_reporters": "my.module:Reporter"}), (ConsumerConfig, {"enable_metrics_push": True}),
         (AdminConfig, {"bootstrap_controllers": "c:9093"}), (AdminConfig, {"metrics_recording_level": "DEBUG"}),
@@ -349,8 +349,8 @@ def test_constructing_directly_checks_the_same() -> None:
     assert ProducerConfig(linger_ms=20).given == {"linger_ms"}
     with pytest.raises(ConfigurationError, match="linger_ms"):
         ProducerConfig(linger_ms=-20)
-    with pytest.raises(UnsupportedFeatureError):
-        ProducerConfig(transactional_id="mine")
+    with pytest.raises(ConfigurationError, match="enable_idempotence"):
+        ProducerConfig(transactional_id="mine", enable_idempotence=False)
 
 
 # ── the declarations ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pyclient.buffers.batch import Batch
 from pyclient.codec.apis import Api, VersionRange
@@ -15,11 +15,16 @@ from pyclient.errors import CorruptRecordError
 from pyclient.records import TopicPartition
 
 BatchOutcomes: TypeAlias = Iterator[tuple[Batch, ProduceOutcome]]
+BY_NAME: Final = VersionRange(0, TOPIC_IDS_SINCE - 1)
 
 
 def produce_request(node: int, batches: list[Batch], cluster: Cluster, *, acks: int, timeout: float,
-                    ended: Callable[[float, BatchOutcomes], bool]) -> Request:
-    """The request; ``ended(now, outcomes)`` is called once, when it has ended. *timeout* is in seconds."""
+                    ended: Callable[[float, BatchOutcomes], bool], transactional_id: str | None = None,
+                    versions: VersionRange | None = None) -> Request:
+    """The request; ``ended(now, outcomes)`` is called once, when it has ended. *timeout* is in seconds.
+
+    *versions* are those of the transaction's protocol.
+    """
     ids = {batch.queue.topic: topic.id for batch in batches if (topic := cluster.topics.get(batch.queue.topic)) is not None}
     # From v13 on a topic without an id cannot be named; request and answer use this one look at the ids (P25).
     by_id = all(ids.get(batch.queue.topic) is not None for batch in batches)
@@ -31,14 +36,15 @@ def produce_request(node: int, batches: list[Batch], cluster: Cluster, *, acks: 
             name = batch.queue.topic
             key = ids[name] if version >= TOPIC_IDS_SINCE else name
             topics.setdefault(key, []).append(PartitionRecords(batch.queue.partition, batch.pieces()))
-        return encode_produce(version, correlation_id, client_id, acks=acks, timeout_ms=round(timeout * 1000), topics=topics)
+        return encode_produce(version, correlation_id, client_id, acks=acks, timeout_ms=round(timeout * 1000), topics=topics,
+                              transactional_id=transactional_id)
 
     def done(now: float, outcome: Outcome) -> bool:
         return ended(now, _outcomes(batches, outcome, names))
 
     return Request(
         node=node, use=Use.PRODUCE, api=Api.PRODUCE, done=done, timeout=timeout, encode=encode,
-        versions=None if by_id else VersionRange(0, TOPIC_IDS_SINCE - 1), answered=acks != 0)
+        versions=versions if by_id else BY_NAME.common(versions or BY_NAME), answered=acks != 0)
 
 
 def _outcomes(batches: list[Batch], outcome: Outcome, names: dict[Any, str]) -> BatchOutcomes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from pyclient.codec.apis import Api
 from pyclient.core.calls import Again, Anywhere, Call, CallOutcome, Calls, Done, Finish
@@ -19,25 +19,50 @@ from pyclient.errors import KafkaError
 NONE = -1
 
 
+class IdSource(Protocol):
+    """Where a sender gets its producer id: `ProducerIds`, or the transactions of a transactional producer."""
+
+    on_failure: Callable[[KafkaError], object]
+
+    @property
+    def current(self) -> int | None:
+        """The id; None before there is one."""
+
+    @property
+    def last_error(self) -> KafkaError | None:
+        """The last error of a request in flight."""
+
+    def want(self) -> None:
+        """A batch waits for an id."""
+
+    def retire(self, producer_id: int) -> None:
+        """This id has no epochs left."""
+
+
 class ProducerIds:
     """The current producer id. ``on_failure(error)`` is called when a request for one has failed."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self._call: Call | None = None
-        self.current: int | None = None
+        self._current: int | None = None
         self.on_failure: Callable[[KafkaError], object] = lambda _: None
+
+    @property
+    def current(self) -> int | None:
+        """The id; None before there is one."""
+        return self._current
 
     def want(self) -> None:
         """Request an id, unless there is one or a request is in flight."""
-        if self.current is None and self._call is None:
+        if self._current is None and self._call is None:
             self._call = init_producer_id_call(self._on_id)
             self._calls.submit(self._call)
 
     def retire(self, producer_id: int) -> None:
         """This id has no epochs left: the next `want` requests another."""
-        if self.current == producer_id:
-            self.current = None
+        if self._current == producer_id:
+            self._current = None
 
     @property
     def last_error(self) -> KafkaError | None:
@@ -47,7 +72,7 @@ class ProducerIds:
     def _on_id(self, producer_id: int | None, error: BaseException | None) -> None:
         self._call = None
         if error is None:
-            self.current = producer_id
+            self._current = producer_id
         elif isinstance(error, KafkaError):
             self.on_failure(error)
 

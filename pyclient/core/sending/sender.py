@@ -24,8 +24,10 @@ from pyclient.core.sending.delivery_errors import expired, given_up, in_doubt, r
 from pyclient.core.sending.leader_queues import LeaderQueues
 from pyclient.core.sending.produce_outcome import UNKNOWN, GiveUp, ProduceOutcome, Split, Stored, TryAgain
 from pyclient.core.sending.produce_request import BatchOutcomes, produce_request
-from pyclient.core.sending.producer_ids import ProducerIds
+from pyclient.core.sending.producer_ids import IdSource
 from pyclient.core.sending.sequencing import PartitionSequence
+from pyclient.core.sending.transactional_sequence import TransactionalSequence
+from pyclient.core.transactions.manager import Transactions
 from pyclient.errors import KafkaError
 
 _log = logging.getLogger(__name__)
@@ -88,14 +90,18 @@ class Sender:
     """The manager of everything a producer writes."""
 
     def __init__(self, accumulator: Accumulator, metadata: Metadata, limits: SendingLimits, *, backoff: WaitPolicy,
-                 seal: Sealer, ids: ProducerIds | None, listener: BatchListener | None = None) -> None:
-        """*ids* is None for a producer that is not idempotent."""
+                 seal: Sealer, ids: IdSource | None, listener: BatchListener | None = None, transactions: Transactions | None = None) -> None:
+        """*ids* is None for a producer that is not idempotent; *transactions* for one that is not transactional."""
         self._accumulator = accumulator
         self._metadata = metadata
         self._limits = limits
         self._backoff = backoff
         self._seal = seal
         self._ids = ids
+        self._transactions = transactions
+        self._outside: dict[PartitionQueue, None] = {}  # their partitions are not yet part of the transaction
+        self._admitted = 0
+        self._seal_failures = 0
         if ids is not None:
             ids.on_failure = self._fail_unsent
         self._listener = listener or BatchListener()
@@ -112,6 +118,7 @@ class Sender:
         """Requests as full as ``max_request_size`` allows, as many for each node as it has room for."""
         self._expire(now)
         self._close_old(now)
+        self._admit(now)
         self._queues.update(now)
         stuck: list[int] = []
         for node in self._queues.nodes():
@@ -150,7 +157,38 @@ class Sender:
 
     def idle(self) -> bool:
         """Whether nothing waits and nothing is in flight."""
-        return not self._in_flight and self._accumulator.oldest() is None
+        idle = not self._in_flight and self._accumulator.oldest() is None
+        self._report_unsealed()
+        return idle
+
+    def _report_unsealed(self) -> None:
+        """A batch that could not be compressed was in no request: its transaction must not be committed without it."""
+        if self._accumulator.seal_failures > self._seal_failures:
+            self._seal_failures = self._accumulator.seal_failures
+            if self._transactions is not None:
+                self._transactions.batch_failed(KafkaError("a batch could not be compressed, so its records were not sent"))
+
+    def flush(self) -> None:
+        """Let every open batch leave at once."""
+        self._accumulator.flush_open()
+
+    def fail_unsent(self, error: KafkaError) -> bool:
+        """The transaction is aborted: fail the batches that never left, and those behind a gap.
+
+        Batches that left are sent again until they are answered. Returns whether a failed one had left.
+        """
+        had_left = False
+        for batch in self._accumulator.flush_open():
+            if batch.state is not BatchState.IN_FLIGHT and not batch.result.done and not self._goes_on(batch):
+                had_left |= batch.stamped
+                self._accumulator.drop(batch)
+                batch.result.fail(given_up(batch, error))
+        self._admitted = -1  # look at their queues again: the loop holds them
+        return had_left
+
+    def _goes_on(self, batch: Batch) -> bool:
+        sequence = self._sequence(batch.queue)
+        return batch.stamped and not (isinstance(sequence, TransactionalSequence) and sequence.is_broken)
 
     def abandon(self, error: KafkaError) -> None:
         """Fail everything that is not settled: the end of ``close`` or of the client.
@@ -171,6 +209,24 @@ class Sender:
             if batch.state is not BatchState.IN_FLIGHT and not batch.result.done:
                 self._accumulator.drop(batch)
                 self._fail(batch, given_up(batch, error))
+
+    # ---- transactions -----------------------------------------------------------------------------------------------
+
+    def _admits(self, batch: Batch) -> bool:
+        """Whether its partition is part of the transaction; else it waits until it is."""
+        if self._transactions is None or self._transactions.admits(batch.queue.topic_partition, repeated=batch.stamped):
+            return True
+        self._outside[batch.queue] = None
+        return False
+
+    def _admit(self, now: float) -> None:
+        """Place the queues again that waited for their partition to become part of the transaction."""
+        if self._transactions is None or self._admitted == self._transactions.admitted:
+            return
+        self._admitted = self._transactions.admitted
+        outside, self._outside = self._outside, {}
+        for queue in outside:
+            self._queues.place(queue, now)
 
     # ---- draining ---------------------------------------------------------------------------------------------------
 
@@ -233,15 +289,20 @@ class Sender:
             if batch is not None and batch.state is BatchState.SEALING:
                 self._seal(batch)  # perhaps in another thread; a batch that cannot be compressed has left the queue afterwards
             if batch is not None and batch.state is BatchState.SEALED:
-                return batch if sequence.may_send(batch) else None
+                return batch if sequence.may_send(batch) and self._admits(batch) else None
             if not self._accumulator.still_ready(queue):
                 return None
 
     def _sequence(self, queue: PartitionQueue) -> PartitionSequence:
         sequence = self._sequences.get(queue)
         if sequence is None:
-            sequence = self._sequences[queue] = PartitionSequence(self._limits.in_flight, stamps=self._ids is not None)
+            sequence = self._sequences[queue] = self._new_sequence()
         return sequence
+
+    def _new_sequence(self) -> PartitionSequence:
+        if self._transactions is not None:
+            return TransactionalSequence(self._limits.in_flight, epochs=self._transactions)
+        return PartitionSequence(self._limits.in_flight, stamps=self._ids is not None)
 
     def _start(self, batch: Batch, node: int, now: float) -> bool:
         """The batch goes to the network; returns whether more of its partition may."""
@@ -249,13 +310,16 @@ class Sender:
         if self._ids is not None and self._ids.current is not None:
             sequence.prepare(now, leader, self._ids.current, lambda: self._accumulator.unstamp(batch.queue))
         sequence.sent(batch, leader)
+        if self._transactions is not None:
+            self._transactions.left(batch.queue.topic_partition)
         self._in_flight += 1
         return self._accumulator.start(batch)
 
     def _request(self, node: int, batches: list[Batch]) -> Request:
         self._listener.sent(batches)
+        transactional_id, versions = (None, None) if self._transactions is None else (self._transactions.transactional_id, self._transactions.produce_versions)
         return produce_request(node, batches, self._metadata.cluster, acks=self._limits.acks, timeout=self._limits.request_timeout,
-                               ended=self._ended)
+                               ended=self._ended, transactional_id=transactional_id, versions=versions)
 
     # ---- outcomes ---------------------------------------------------------------------------------------------------
 
@@ -272,7 +336,7 @@ class Sender:
             if not isinstance(outcome, Stored) or self._accumulator.still_ready(batch.queue):
                 self._queues.place(batch.queue, now)  # records that came in meanwhile may leave now
                 quiet = False
-        return quiet and not self._queues.nodes()
+        return quiet and not self._queues.nodes() and self._transactions is None  # the end of a transaction may wait for it
 
     def _settle(self, now: float, sequence: PartitionSequence, batch: Batch, outcome: ProduceOutcome) -> None:
         overdue = batch.result.done  # it expired or was abandoned in flight; from now on its buffer is not read any more
@@ -288,9 +352,7 @@ class Sender:
                 self._accumulator.release(batch)
             case Split() if batch.count > 1 and not overdue:
                 batch.in_doubt = False  # if it is too large now, earlier attempts were too
-                self._skip(sequence, batch)
-                self._listener.split(batch)
-                self._accumulator.split(batch)
+                self._split(sequence, batch)
             case TryAgain(error, moved=moved) if batch.attempts <= self._limits.retries and not overdue:
                 sequence.failed()
                 self._retry(now, batch, error, moved=moved)
@@ -299,6 +361,18 @@ class Sender:
                 if not overdue:
                     self._fail(batch, given_up(batch, error), record_errors(outcome))
                 self._accumulator.release(batch)
+
+    def _split(self, sequence: PartitionSequence, batch: Batch) -> None:
+        """Its halves are sent instead; in a transaction they take its sequences."""
+        self._listener.split(batch)
+        at, first = list(batch.queue.waiting).index(batch), batch.sequence
+        if isinstance(sequence, TransactionalSequence):
+            sequence.failed()
+            self._accumulator.split(batch)
+            sequence.renumber(list(batch.queue.waiting)[at:at + 2], first)
+        else:
+            self._skip(sequence, batch)
+            self._accumulator.split(batch)
 
     def _skip(self, sequence: PartitionSequence, batch: Batch) -> None:
         """The batch is not sent again.
@@ -325,6 +399,8 @@ class Sender:
         """Fail its records, and log that once for the batch."""
         if batch.result.fail(error, records):
             _log.warning("%s", error)
+            if self._transactions is not None:
+                self._transactions.batch_failed(error)
 
     # ---- age --------------------------------------------------------------------------------------------------------
 

@@ -108,6 +108,7 @@ class Transactions:
         self.protocol = V1
         self.records: Records | None = None
         self.on_gate: Callable[[KafkaError | None], object] = lambda error: None
+        self.on_failure: Callable[[KafkaError], object] = lambda error: None
         self.admitted = 0
         """Rises when waiting partitions may have become part of the transaction."""
         self._timeout = timeout
@@ -228,6 +229,12 @@ class Transactions:
         """The producer id; None before there is one."""
         return None if self.producer is NO_ID else self.producer.id
 
+    def want(self) -> None:
+        """A batch waits for an id: it was sent in a transaction, so there is one."""
+
+    def retire(self, producer_id: int) -> None:
+        """Never needed: the coordinator gives a new id before the epochs of one are used up."""
+
     @property
     def last_error(self) -> KafkaError | None:
         """The last error of the request in flight."""
@@ -279,12 +286,17 @@ class Transactions:
                 self._submit(init_call(self.transactional_id, self._timeout, self._on_id))
             case TransactionState.IN_TRANSACTION | TransactionState.COMMITTING:
                 if not self._add_next() and self.state is TransactionState.COMMITTING and self._records_idle():
-                    self._end(commit=True)
+                    self._end_if_committing()
             case TransactionState.ABORTING:
                 if self.records is not None:
                     self._progress.doubtful |= self.records.fail_unsent(self._progress.error or _aborted())
                 if self._records_idle():
                     self._end(commit=False)
+
+    def _end_if_committing(self) -> None:
+        """Finding that the records are settled may have found a failure."""
+        if self.state is TransactionState.COMMITTING:
+            self._end(commit=True)
 
     def _records_idle(self) -> bool:
         return self.records is None or self.records.idle()

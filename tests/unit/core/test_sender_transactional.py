@@ -1,0 +1,229 @@
+"""What leaves within transactions, in which epoch, and what a failure means for it (P15, P20, T03, T05)."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyclient.buffers.delivery import Delivery
+from pyclient.codec.apis import Api
+from pyclient.codec.batches import read_batches
+from pyclient.core.handshake import Features
+from pyclient.core.manager import Use
+from pyclient.core.sending.sender import Sender, SendingLimits
+from pyclient.core.transactions.manager import FEATURE, Transactions
+from pyclient.core.transactions.states import TransactionState
+from pyclient.errors import IllegalStateError, RecordTooLargeError, TransactionAbortableError
+from tests.unit.core.test_sender import DELIVERY_TIMEOUT, Producing, body, partitions, produced
+from tests.unit.core.transacting import ID, added
+from tests.unit.core.world import DOUBLING, Sent
+
+TOO_LARGE, OUT_OF_ORDER, NOT_LEADER = 10, 45, 6
+PROTOCOLS = pytest.mark.parametrize("level", [1, 2], ids=["V1", "V2"])
+
+
+class Transactional(Producing):
+    """A transactional producer in a transaction; coordinators answer at once, except AddPartitionsToTxn."""
+
+    def __init__(self, level: int = 2, *leaders: int) -> None:
+        super().__init__(*(leaders or (1,)), batch_size=200)
+        self.world.capacity[Use.PRODUCE] = 5
+        self.transactions = Transactions("x", 60.0, self.calls, lambda: Features(1, {FEATURE: level}))
+        limits = SendingLimits(acks=-1, in_flight=5, max_request_size=1_000_000, request_timeout=30.0, delivery_timeout=DELIVERY_TIMEOUT, retries=2**31 - 1)
+        self.sender = Sender(self.buffers, self.metadata, limits, backoff=DOUBLING, ids=self.transactions, seal=self.buffers.seal,
+                             transactions=self.transactions)
+        self.transactions.records = self.sender
+        self.transactions.on_gate = self.buffers.set_gate
+        self.buffers.set_gate(self.transactions.gate())
+        self.epoch = -1
+        self.adding: list[Sent] = []
+        self.ended: list[bool] = []
+        self._finish(self.transactions.initialize())
+        self.begin()
+
+    def begin(self) -> None:
+        self.transactions.begin(self.world.now)
+
+    def commit(self) -> Any:
+        return self.transactions.commit()
+
+    def abort(self) -> None:
+        self._finish(self.transactions.abort())
+
+    def _finish(self, pending: Any) -> None:
+        self.turn()
+        assert self.transactions.take(pending)
+
+    def turn(self) -> list[Sent]:
+        self.clock.now = self.world.now
+        produce: list[Sent] = []
+        while sent := self.world.turn(self.sender, self.transactions, self.calls):
+            produce += [each for each in sent if each.api is Api.PRODUCE]
+            for each in sent:
+                self._coordinate(each)
+        return produce
+
+    def _coordinate(self, sent: Sent) -> None:
+        match sent.api:
+            case Api.FIND_COORDINATOR:
+                where: dict[str, Any] = {"node_id": 1, "host": "broker-1", "port": 9092, "error_code": 0}
+                sent.reply(coordinators=[{"key": key, **where} for key in sent.body.coordinator_keys])
+            case Api.INIT_PRODUCER_ID:
+                self.epoch += 1
+                sent.reply(producer_id=ID, producer_epoch=self.epoch)
+            case Api.ADD_PARTITIONS_TO_TXN:
+                self.adding.append(sent)
+            case Api.END_TXN:
+                self.ended.append(sent.body.committed)
+                self.epoch += sent.version >= 5
+                sent.reply(producer_id=ID, producer_epoch=self.epoch)
+
+    def first(self) -> Sent:
+        """The only request with records, once its partitions are added."""
+        sent = self.turn()
+        while self.adding:
+            added(self.adding.pop())
+            sent += self.turn()
+        (one,) = sent
+        return one
+
+    def batch(self, partition: int = 0) -> Delivery:
+        return self.send(partition, b"x" * 150)
+
+
+def stamps(sent: Sent) -> list[tuple[int, int, int, bool]]:
+    return [(batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.is_transactional)
+            for topic in body(sent).topic_data for part in topic.partition_data for batch in read_batches(part.records)]
+
+
+@PROTOCOLS
+def test_P15_a_batch_leaves_once_its_partition_is_in_the_transaction(level: int) -> None:
+    world = Transactional(level)
+    world.batch()
+    sent = world.turn()
+    assert bool(sent) == (level == 2)
+    assert bool(world.adding) == (level == 1)
+    while world.adding:
+        added(world.adding.pop())
+        sent += world.turn()
+    (one,) = sent
+    assert stamps(one) == [(ID, 0, 0, True)]
+    assert body(one).transactional_id == "x"
+    assert one.version in ((11,) if level == 1 else (12, 13))
+
+
+@PROTOCOLS
+def test_a_commit_waits_for_the_records_and_the_next_transaction_has_its_own_sequences(level: int) -> None:
+    world = Transactional(level)
+    delivery = world.batch()
+    sent = world.first()
+    pending = world.commit()
+    assert world.turn() == []
+    assert not world.ended
+    produced(sent)
+    world.turn()
+    assert world.transactions.take(pending)
+    assert (world.ended, delivery.exception(0)) == ([True], None)
+    world.begin()
+    world.batch()
+    assert stamps(world.first()) == [(ID, 1, 0, True) if level == 2 else (ID, 0, 1, True)]
+
+
+@PROTOCOLS
+def test_T03_an_abort_fails_what_has_not_left_and_waits_for_the_rest(level: int) -> None:
+    world = Transactional(level)
+    first, second = world.batch(), world.batch()
+    sent = world.first()
+    pending = world.transactions.abort()
+    world.turn()
+    assert isinstance(second.exception(0), TransactionAbortableError)
+    assert not world.ended
+    produced(sent)
+    world.turn()
+    assert world.transactions.take(pending)
+    assert (world.ended, first.exception(0)) == ([False], None)
+    assert world.buffers.pool.used == 0
+    world.begin()
+    world.batch()
+    assert stamps(world.first())[0][:2] == (ID, world.epoch)
+
+
+@PROTOCOLS
+def test_a_batch_behind_a_gap_fails_with_the_abort_and_the_next_transaction_begins_anew(level: int) -> None:
+    world = Transactional(level)
+    world.batch()
+    produced(world.first())
+    refused, behind = world.batch(), world.batch()
+    one, two = world.turn()
+    produced(one, {0: OUT_OF_ORDER})
+    assert isinstance(world.transactions.gate(), TransactionAbortableError)
+    produced(two, {0: OUT_OF_ORDER})
+    assert world.turn() == []
+    assert refused.exception(0) is not None
+    world.abort()
+    assert behind.exception(0) is not None
+    world.begin()
+    world.batch()
+    assert stamps(world.first()) == [(ID, 1, 0, True)]
+
+
+def test_P20_the_halves_of_a_batch_take_its_sequences() -> None:
+    world = Transactional()
+    world.send(0, b"x", count=4)
+    produced(world.first(), {0: TOO_LARGE})
+    seen = []
+    for sent in iter(lambda: world.turn(), []):
+        seen += stamps(sent[0])
+        produced(sent[0])
+    assert seen == [(ID, 0, 0, True), (ID, 0, 2, True)]
+    assert world.transactions.state is TransactionState.IN_TRANSACTION
+
+
+def test_a_refused_batch_makes_a_transaction_that_can_only_be_aborted() -> None:
+    world = Transactional()
+    delivery = world.batch()
+    produced(world.first(), {0: TOO_LARGE})
+    assert isinstance(delivery.exception(0), RecordTooLargeError)
+    with pytest.raises(TransactionAbortableError):
+        world.batch()
+    world.abort()
+    assert world.ended == [False]
+
+
+def test_a_batch_that_expires_unsent_fails_the_transaction() -> None:
+    world = Transactional(1)
+    world.batch()
+    world.turn()
+    world.world.after(DELIVERY_TIMEOUT + 1)
+    world.turn()
+    assert world.transactions.state is TransactionState.ABORTABLE_ERROR
+
+
+@PROTOCOLS
+def test_a_batch_is_sent_again_with_its_sequence(level: int) -> None:
+    world = Transactional(level)
+    world.batch()
+    first = world.first()
+    before = stamps(first)
+    first.is_lost()
+    (again,) = world.after(2.0)
+    assert stamps(again) == before
+    assert partitions(again)
+    produced(again)
+
+
+def test_outside_of_a_transaction_nothing_is_queued() -> None:
+    world = Transactional()
+    world.abort()
+    with pytest.raises(IllegalStateError, match="begin_transaction"):
+        world.batch()
+    assert world.buffers.unsettled == 0
+
+
+def test_a_closed_producer_stays_closed_when_a_transaction_begins() -> None:
+    world = Transactional()
+    world.abort()
+    world.buffers.close()
+    world.begin()
+    with pytest.raises(Exception, match="closed"):
+        world.batch()
