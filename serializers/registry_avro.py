@@ -84,6 +84,11 @@ class AvroRegistrySerde(RegistrySerde):
         except SerializationError as error:
             raise SerializationError(f"topic {topic!r}, schema {framed.schema_id}: {error}") from error.__cause__
 
+    def configure(self, *, is_key: bool) -> None:
+        """As in `RegistrySerde`."""
+        super().configure(is_key=is_key)
+        self._ready = {}  # clients configure a copy, which would share it: keys have other schemas in the same topic
+
     def _made_ready(self, topic: str) -> _Ready:
         """Kept for the topic, unless the latest schema may become another one."""
         found = self._schema_for(topic)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -85,6 +86,16 @@ def test_subjects_are_named_after_topic_record_or_by_a_function(registry: Schema
     serde.configure(is_key=is_key)
     serde.serialize("orders", value)
     assert registry.subjects() == [expected]
+
+
+@KINDS
+def test_copies_for_keys_and_values_of_one_topic_write_their_own_schemas(registry: SchemaRegistryClient, kind: int) -> None:
+    serde, value = serdes(registry)[kind]
+    key = copy.copy(serde)
+    key.configure(is_key=True)
+    for each in (serde, key, serde):
+        assert each.deserialize("orders", each.serialize("orders", value)) == value
+    assert [name for name in registry.subjects() if name.startswith("orders")] == ["orders-key", "orders-value"]
 
 
 def test_a_schema_without_a_name_needs_another_strategy(registry: SchemaRegistryClient) -> None:
