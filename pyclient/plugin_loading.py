@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, NamedTuple
 
-from pyclient.errors import ConfigurationError, with_article
+from pyclient.errors import ConfigurationError, KafkaError, with_article
 
 
 class PluginKind(NamedTuple):
@@ -78,11 +78,12 @@ def load_plugin(kind: str, spec: object) -> Any:
     Serializers and deserializers may also be plain functions, or types such as int.
 
     Raises:
-        ConfigurationError: no such name, several packages register it, or the object lacks the kind's method.
+        ConfigurationError: no such name, several packages register it, it raises while it loads, or the object lacks the
+            kind's method.
     """
     wanted = KINDS[kind]
     found = _named(kind, wanted, spec) if isinstance(spec, str) else spec
-    plugin = _made(kind, found) if inspect.isclass(found) and hasattr(found, wanted.method) else found
+    plugin = _made(kind, found, spec) if inspect.isclass(found) and hasattr(found, wanted.method) else found
     if callable(getattr(plugin, wanted.method, None)) or (kind in ("serializer", "deserializer") and callable(plugin)):
         return plugin
     raise ConfigurationError(f"{spec!r} is not {with_article(kind)}: it has no method {wanted.method!r}", option=kind)
@@ -124,7 +125,10 @@ def _named(kind: str, wanted: PluginKind, spec: str) -> object:
         if ":" in spec:
             return _imported(spec)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(f"{kind} {spec!r} cannot be loaded: {error}", option=kind) from error
+        raise ConfigurationError(f"{_described(kind, spec, registered)} cannot be loaded: {error}", option=kind) from error
+    except Exception as error:
+        raise ConfigurationError(f"{_described(kind, spec, registered)} cannot be loaded: its module raised {type(error).__name__}: {error}",
+                                 option=kind) from error
     names = ", ".join(available_plugins(kind)) or "none is registered"
     raise ConfigurationError(
         f"no {kind} is called {spec!r}; registered: {names}. "
@@ -166,10 +170,22 @@ def _imported(spec: str) -> object:
     return found
 
 
-def _made(kind: str, cls: type) -> object:
+def _described(kind: str, spec: object, point: EntryPoint | None) -> str:
+    """The plugin with its package, module and class, as far as they are known."""
+    return f"{kind} {spec!r}" if point is None else f"{kind} {spec!r} of package {_distribution(point)} ({point.value})"
+
+
+def _made(kind: str, cls: type, spec: object) -> object:
     try:
         return cls()
+    except KafkaError:
+        raise
     except TypeError as error:
         raise ConfigurationError(
             f"{kind} {cls.__qualname__} cannot be made without arguments ({error}): pass an object of it", option=kind
         ) from error
+    except Exception as error:
+        point = _registered(kind, KINDS[kind], spec) if isinstance(spec, str) and ":" not in spec else None
+        named = spec if isinstance(spec, str) else f"{cls.__module__}:{cls.__qualname__}"
+        raise ConfigurationError(f"{_described(kind, named, point)} cannot be made: {cls.__qualname__}() raised {type(error).__name__}: {error}",
+                                 option=kind) from error

@@ -132,6 +132,26 @@ def test_a_package_cannot_replace_our_names_where_our_own_metadata_are_missing(k
     assert load_plugin(kind, name) is not None
 
 
+@pytest.mark.parametrize(("source", "complaint"), [
+    ("raise RuntimeError('no licence')", "cannot be loaded: its module raised RuntimeError: no licence"),
+    ("1 / 0", "cannot be loaded: its module raised ZeroDivisionError"),
+    ("import no_such_module", "cannot be loaded: No module named 'no_such_module'"),
+    ("Geo = None; del Geo", "cannot be loaded: .*'Geo'"),
+    ("class Geo:\n    def partition(self): ...\n    def __init__(self): raise OSError('no file')", r"cannot be made: Geo\(\) raised OSError: no file"),
+])
+def test_a_plugin_that_raises_while_it_loads_is_an_error_that_names_package_module_and_class(
+        source: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = f"acme_geo_{len(source)}"
+    (tmp_path / f"{module}.py").write_text(source)
+    install(tmp_path, "acme-kafka", "pyclient.partitioners", geo=f"{module}:Geo")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigurationError, match=rf"^partitioner 'geo' of package acme-kafka \({module}:Geo\) {complaint}") as caught:
+        load_plugin("partitioner", "geo")
+    assert caught.value.__cause__ is not None
+    with pytest.raises(ConfigurationError, match=complaint):
+        load_plugin("partitioner", f"{module}:Geo")
+
+
 def test_our_own_names_are_those_that_the_package_registers() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
     assert {group: names for group, names in declared.items() if group.startswith("pyclient.")} == OWN_NAMES
