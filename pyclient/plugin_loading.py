@@ -78,8 +78,8 @@ def load_plugin(kind: str, spec: object) -> Any:
     Serializers and deserializers may also be plain functions, or types such as int.
 
     Raises:
-        ConfigurationError: no such name, several packages register it, it raises while it loads, or the object lacks the
-            kind's method.
+        ConfigurationError: no such name, several packages register it, it raises while it loads, or the object lacks
+            the kind's method.
     """
     wanted = KINDS[kind]
     found = _named(kind, wanted, spec) if isinstance(spec, str) else spec
