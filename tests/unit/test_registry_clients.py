@@ -45,7 +45,7 @@ def test_one_serde_serves_keys_and_values_of_a_producer_and_a_consumer(registry:
     assert registry.subjects() == ["orders-key", "orders-value"]
     with Consumer(topics=["orders"], group_id="g", bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest",
                   key_deserializer=serde, value_deserializer=serde) as consumer:
-        record = next(iter(consumer))
+        record: Any = next(iter(consumer))
     assert (record.key, record.value) == ({"id": 1}, {"id": 2})
     names = ["own", "__key_schema_id", "__value_schema_id"] if id_in == "headers" else ["own"]
     assert sorted(name for name, _ in record.headers) == sorted(names)
