@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from pyclient.records import Node
 from pyclient.testing.broker_security import BrokerSecurity
@@ -13,9 +14,12 @@ Kind: TypeAlias = Literal["embedded", "container", "external"]
 LOG_TAIL_LINES = 40
 
 
+NO_FEATURES: Final[Mapping[str, int]] = MappingProxyType({})
+
+
 class Wanted(NamedTuple):
-    """The requested cluster: brokers, Kafka version, broker settings by Kafka's names, start-up timeout, security, and
-    the port that the first broker takes, if it is free (None: any).
+    """The requested cluster: brokers, Kafka version, broker settings by Kafka's names, start-up timeout, security, the
+    port that the first broker takes, if it is free (None: any), and the levels of features that are not the version's.
     """
 
     brokers: int
@@ -24,6 +28,12 @@ class Wanted(NamedTuple):
     startup_timeout_s: float
     security: BrokerSecurity | None = None
     port: int | None = None
+    features: Mapping[str, int] = NO_FEATURES
+
+    @property
+    def format_flags(self) -> list[str]:
+        """The features as arguments of the formatter of storage."""
+        return [word for name, level in self.features.items() for word in ("--feature", f"{name}={level}")]
 
 
 class Backend(Protocol):

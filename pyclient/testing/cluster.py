@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from pyclient.records import Node
-from pyclient.testing.backend import Backend, Kind, Wanted
+from pyclient.testing.backend import NO_FEATURES, Backend, Kind, Wanted
 from pyclient.testing.broker_config import Config, normalized
 from pyclient.testing.broker_security import LISTENERS, PLAINTEXT, BrokerSecurity
 from pyclient.testing.common.errors import ContainersUnavailableError, LocalClusterError
@@ -46,23 +46,25 @@ class LocalCluster:
     ``startup_timeout`` is in seconds and does not count the first download of Kafka (55 MB). ``security`` adds
     listeners with TLS and SASL (`bootstrap`), users with `credentials`, and ACLs (`grant`); `bootstrap_servers` stays
     plaintext. The first broker takes *port*, if it is free (with *security* for its listener ``SASL_SSL``); containers
-    choose their own.
+    choose their own. ``features`` are levels that differ from the version's own: ``{"transaction.version": 1}``; Kafka
+    refuses names and levels that it does not know.
 
     Brokers are named by node id, 1 to ``brokers``, as in the cluster's metadata. Not thread-safe.
 
     Raises, when entered:
         BrokerStartError: a broker ended or was not ready in time; the message holds the end of its log.
         JavaNotFoundError, JarsUnavailableError, ContainersUnavailableError: something to run brokers with is missing.
-        NotControllableError: ``security`` is wanted of the running cluster in ``PYCLIENT_BOOTSTRAP``.
+        NotControllableError: ``security`` or ``features`` are wanted of the running cluster in ``PYCLIENT_BOOTSTRAP``.
     """
 
     def __init__(self, brokers: int = 1, *, mode: Mode = "auto", version: str = DEFAULT_VERSION,
-                 config: Config | None = None, startup_timeout: float = 60.0, security: Security | None = None, port: int | None = None) -> None:
+                 config: Config | None = None, startup_timeout: float = 60.0, security: Security | None = None, port: int | None = None,
+                 features: Mapping[str, int] = NO_FEATURES) -> None:
         if not 1 <= brokers <= MOST_BROKERS:
             raise ValueError(f"brokers={brokers} is not between 1 and {MOST_BROKERS}")
         if mode not in MODES:
             raise ValueError(f"mode={mode!r} is unknown: choose one of {', '.join(MODES)}")
-        self._wanted = Wanted(brokers, version, normalized(config or {}), startup_timeout, port=port)
+        self._wanted = Wanted(brokers, version, normalized(config or {}), startup_timeout, port=port, features=features)
         self._mode: Final = mode
         self._security: Final = security
         self._backend: Backend | None = None

@@ -31,7 +31,7 @@ from pyclient.testing.backend import Kind, Wanted, tail
 from pyclient.testing.broker_config import for_node, new_cluster_id, one_line, shared_config
 from pyclient.testing.broker_security import INTERNAL, LISTENERS, PLAINTEXT, java_flags, protocol_map
 from pyclient.testing.common.errors import BrokerStartError, ContainersUnavailableError
-from pyclient.testing.image import RUN, broker_image
+from pyclient.testing.image import FORMAT_FLAGS, RUN, broker_image
 from pyclient.testing.owners import Owner, is_dead
 from pyclient.testing.ports import release_ports, reserve_ports
 from pyclient.testing.probe import Address, wait_until_ready
@@ -135,7 +135,7 @@ class ContainerCluster:
     def open(self) -> None:
         """Start all containers; retry with other ports when one was taken."""
         remove_leftovers(self._client)
-        self._image = broker_image(self._client, self._wanted.version)
+        self._image = broker_image(self._client, self._wanted.version, formats=bool(self._wanted.features))
         deadline = time.monotonic() + self._wanted.startup_timeout_s
         for attempt in range(1, STARTS + 1):
             try:
@@ -205,7 +205,7 @@ class ContainerCluster:
         }
         config = shared_config(self._wanted.brokers) | dict(self._wanted.config)
         settings = own | self._security_settings() | {name: for_node(value, node_id) for name, value in config.items()}
-        return {"CLUSTER_ID": cluster_id, **self._keys()} | {_variable(name): one_line(value) for name, value in settings.items()}
+        return {"CLUSTER_ID": cluster_id, FORMAT_FLAGS: " ".join(self._wanted.format_flags), **self._keys()} | {_variable(name): one_line(value) for name, value in settings.items()}
 
     def _security_settings(self) -> dict[str, str]:
         security = self._wanted.security

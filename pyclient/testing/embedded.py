@@ -274,7 +274,7 @@ class EmbeddedCluster:
         return (PLAINTEXT, CONTROLLER, *((INTERNAL, *LISTENERS) if self._wanted.security is not None else ()))
 
     def _format_all(self, guard: ProcessGuard) -> None:
-        arguments = ["-t", new_cluster_id(), *self._quorum_arguments()]
+        arguments = ["-t", new_cluster_id(), *self._quorum_arguments(), *self._wanted.format_flags]
         with ThreadPoolExecutor(len(self._brokers), thread_name_prefix="pyclient-format") as pool:
             list(pool.map(lambda broker: broker.format(self.jvm, guard, arguments), self._brokers.values()))
 

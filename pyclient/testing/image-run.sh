@@ -1,6 +1,7 @@
 #!/bin/sh
 # Starts the broker of a container, by the contract of Apache's own image: KAFKA_A_B=v becomes a.b=v (__ is _, ___ is -),
 # CLUSTER_ID names the cluster, data stays under KAFKA_LOG_DIRS; a folder formatted before is used as it is.
+# PYCLIENT_FORMAT_FLAGS are more arguments of the formatter.
 set -eu
 java=/opt/java/bin/java
 config=/var/lib/kafka/server.properties
@@ -13,6 +14,6 @@ env | grep '^KAFKA_' | grep -vE '^KAFKA_(HEAP_OPTS|OPTS)=' | awk '{
     print name substr($0, at)
 }' >"$config"
 # shellcheck disable=SC2086  # the flags are words
-$java $flags -cp '/opt/kafka/libs/*' kafka.tools.StorageTool format --ignore-formatted -t "$CLUSTER_ID" -c "$config"
+$java $flags -cp '/opt/kafka/libs/*' kafka.tools.StorageTool format --ignore-formatted ${PYCLIENT_FORMAT_FLAGS:-} -t "$CLUSTER_ID" -c "$config"
 # shellcheck disable=SC2086
 exec $java $flags ${KAFKA_OPTS:-} -cp '/opt/kafka/libs/*' kafka.Kafka "$config"

@@ -30,6 +30,8 @@ from pyclient.testing.jars import Jars, ensure_jars
 from pyclient.testing.java import pip_java
 
 RUN: Final = "/etc/kafka/docker/run"
+FORMAT_FLAGS: Final = "PYCLIENT_FORMAT_FLAGS"
+"""Variable of the image built here: more arguments of the formatter of storage."""
 OWN_NAME: Final = "pyclient-kafka"
 PULL_TIMEOUT_S: Final = 300.0
 CHUNK: Final = 1024 * 1024
@@ -58,16 +60,20 @@ log4j.appender.C.layout.ConversionPattern=[%d] %p %m (%c)%n
 log = logging.getLogger(__name__)
 
 
-def broker_image(client: Any, version: str) -> str:
+def broker_image(client: Any, version: str, *, formats: bool = False) -> str:
     """The name of an image of Kafka *version*, present in the engine of *client*.
 
     ``PYCLIENT_KAFKA_IMAGE``; else ``apache/kafka:<version>`` where it is present; else the own image where it was built
-    before; else Apache's is pulled; else the own is built.
+    before; else Apache's is pulled; else the own is built. With *formats* only the own will do: Apache's takes no
+    arguments for the formatter of storage (`FORMAT_FLAGS`).
 
     Raises:
         ContainersUnavailableError: none of these is possible; the message says why for each.
     """
-    if named := os.environ.get("PYCLIENT_KAFKA_IMAGE"):
+    named = os.environ.get("PYCLIENT_KAFKA_IMAGE")
+    if formats:
+        return _formatting_image(client, version, named)
+    if named:
         return _had_or_pulled(client, named)
     official = f"apache/kafka:{version}"
     if _is_present(client, official):
@@ -82,6 +88,18 @@ def broker_image(client: Any, version: str) -> str:
         own.build(client, refused)
         return own.tag
     return official
+
+
+def _formatting_image(client: Any, version: str, named: str | None) -> str:
+    why = ContainersUnavailableError(
+        f"features= needs the image that is built here, for the formatter of {named or 'the image of Apache'} takes no arguments. "
+        "Unset PYCLIENT_KAFKA_IMAGE, or take mode='embedded'.")
+    if named:
+        raise why
+    own = _OwnImage(version)
+    if not (own.possible and _is_present(client, own.tag)):
+        own.build(client, why)
+    return own.tag
 
 
 def _had_or_pulled(client: Any, name: str) -> str:

@@ -28,16 +28,18 @@ T = TypeVar("T")
 class FakeCluster(Controls):
     """An in-process cluster that any Kafka client can connect to. Starts in milliseconds; needs no Java and no Docker.
 
-    ``version`` is the emulated release; ``config`` are settings by Kafka's names (see `Settings`); the same ``seed``
-    gives the same ids. ``tls`` is a server context (`CertificateAuthority` makes one): the listeners then use TLS.
-    ``sasl`` maps users to passwords: every client must then log in (PLAIN, SCRAM, or OAUTHBEARER with unsecured
-    tokens, whose users need not be listed). The first broker takes *port*, if it is free. Use it in a ``with`` or
-    ``async with`` block; methods may be called from any thread. Broker ids are 1 to *brokers*. Leaving the block raises
+    ``version`` is the emulated release; ``config`` are settings by Kafka's names (see `Settings`); the same
+    ``seed`` gives the same ids. ``tls`` is a server context (`CertificateAuthority` makes one): the listeners then
+    use TLS. ``sasl`` maps users to passwords: every client must then log in (PLAIN, SCRAM, or OAUTHBEARER with
+    unsecured tokens, whose users need not be listed). The first broker takes *port*, if it is free. ``features``
+    are levels that differ from the release's: ``{"transaction.version": 1}``. Use it in a ``with`` or ``async
+    with`` block; methods may be called from any thread. Broker ids are 1 to *brokers*. Leaving the block raises
     `FakeClusterError` when the model itself failed.
     """
 
     def __init__(self, brokers: int = 1, *, version: str = NEWEST, config: Mapping[str, object] | None = None, seed: int = 0,
-                 tls: ssl.SSLContext | None = None, sasl: Mapping[str, str] | None = None, port: int | None = None) -> None:
+                 tls: ssl.SSLContext | None = None, sasl: Mapping[str, str] | None = None, port: int | None = None,
+                 features: Mapping[str, int] | None = None) -> None:
         if brokers < 1:
             raise ValueError(f"brokers={brokers}: a cluster has at least one")
         if version not in PROFILES:
@@ -45,7 +47,7 @@ class FakeCluster(Controls):
         super().__init__()
         self._count = brokers
         self._port = port
-        self._profile = PROFILES[version]
+        self._profile = PROFILES[version].with_features(features or {})
         self._settings = Settings.parse(config or {})
         self._random = Random(seed)
         self._tls = tls

@@ -7,6 +7,7 @@ import pytest
 
 from pyclient.codec.apis import Api
 from pyclient.testing import LocalCluster
+from pyclient.testing.fake.cluster import FakeCluster
 from pyclient.testing.fake.model.profiles import PROFILES, Profile
 from tests.broker.conformance.peer import NAMED, Connection
 from tests.broker.conformance.script import Plain, Step
@@ -34,11 +35,20 @@ def profile(release: str) -> Profile:
 def said(release: str) -> Plain:
     """What a broker of the release answers."""
     with LocalCluster(version=RELEASES[release]) as cluster:
-        connection = Connection((cluster.nodes[0].host, cluster.nodes[0].port))
-        connection.send(Step(api=Api.API_VERSIONS), 4, NAMED)
-        answer = connection.receive(Api.API_VERSIONS, 4)
-        connection.close()
+        return versions_of(cluster.nodes[0].host, cluster.nodes[0].port)
+
+
+def versions_of(host: str, port: int) -> Plain:
+    connection = Connection((host, port))
+    connection.send(Step(api=Api.API_VERSIONS), 4, NAMED)
+    answer = connection.receive(Api.API_VERSIONS, 4)
+    connection.close()
     return answer
+
+
+def levels(said: Plain) -> dict[str, int]:
+    """The finalized features."""
+    return {each["name"]: each["max_version_level"] for each in said["finalized_features"] if each["name"] != OF_THE_QUORUM}
 
 
 def test_the_versions_are_a_brokers(profile: Profile, said: Plain) -> None:
@@ -54,6 +64,15 @@ def test_every_api_that_a_broker_offers_and_we_know_is_in_the_profile(profile: P
 
 def test_the_features_are_a_brokers(profile: Profile, said: Plain) -> None:
     supported = {each["name"]: (each["min_version"], each["max_version"]) for each in said["supported_features"]}
-    levels = {each["name"]: each["max_version_level"] for each in said["finalized_features"] if each["name"] != OF_THE_QUORUM}
     assert {name: (low, high) for name, (low, high, _) in profile.features.items()} == supported
-    assert {name: level for name, (_, _, level) in profile.features.items() if level and name != OF_THE_QUORUM} == levels
+    assert {name: level for name, (_, _, level) in profile.features.items() if level and name != OF_THE_QUORUM} == levels(said)
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_cluster_has_the_levels_of_features_that_it_was_made_with(level: int) -> None:
+    features = {"transaction.version": level}
+    with LocalCluster(features=features) as real, FakeCluster(features=features) as fake:
+        host, _, port = fake.bootstrap_servers.rpartition(":")
+        there = levels(versions_of(real.nodes[0].host, real.nodes[0].port))
+        assert there == levels(versions_of(host, int(port)))
+    assert there.get("transaction.version", 0) == level

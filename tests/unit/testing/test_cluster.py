@@ -97,3 +97,12 @@ def test_addresses_are_separated_by_commas(text: str, parsed: list[tuple[str, in
 def test_an_address_without_host_or_port_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
         parse_addresses(text)
+
+
+def test_features_are_flags_of_the_formatter() -> None:
+    assert WANTED._replace(features={"transaction.version": 1}).format_flags == ["--feature", "transaction.version=1"]
+
+
+def test_features_of_a_running_cluster_are_refused() -> None:
+    with pytest.raises(NotControllableError, match="features= belongs to brokers made here.*host:1"):
+        ExternalCluster(WANTED._replace(features={"transaction.version": 1}), "host:1").open()

@@ -11,6 +11,7 @@ from typing import Final, Self
 import attrs
 
 from pyclient.codec.apis import Api, VersionRange
+from pyclient.errors import ConfigurationError
 
 NEWEST: Final = "4.3"
 ADVERTISED_SINCE: Final = {Api.PRODUCE: 0}
@@ -35,6 +36,26 @@ class Profile:
     def is_since(self, release: str) -> bool:
         """Whether it is this release or a later one."""
         return _numbers(self.name) >= _numbers(release)
+
+    def with_features(self, levels: Mapping[str, int]) -> Self:
+        """The same with other finalized levels, as a cluster whose storage was formatted so.
+
+        Raises:
+            ConfigurationError: the release has no such feature, or not this level.
+        """
+        features = dict(self.features)
+        for name, level in levels.items():
+            if name not in features:
+                raise ConfigurationError(f"features: Kafka {self.name} has no feature {name!r}, but {', '.join(features)}", option="features")
+            low, high, _ = features[name]
+            if not low <= level <= high:
+                raise ConfigurationError(f"features: {name}={level} is not between {low} and {high}, which Kafka {self.name} supports", option="features")
+            features[name] = low, high, level
+        return attrs.evolve(self, features=features)
+
+    def level(self, feature: str) -> int:
+        """The finalized level of a feature; 0 where the release has none."""
+        return self.features[feature][2] if feature in self.features else 0
 
     def limited_to(self, answered: Container[Api]) -> Self:
         """The same without the APIs that have no handler."""

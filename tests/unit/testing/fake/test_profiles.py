@@ -5,6 +5,7 @@ import pytest
 
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.messages import request_schema, response_schema
+from pyclient.errors import ConfigurationError
 from pyclient.testing.fake.handlers import HANDLERS
 from pyclient.testing.fake.model.profiles import NEWEST, PROFILES, Profile, read_profiles
 
@@ -58,3 +59,18 @@ def test_an_api_without_handler_is_not_offered() -> None:
 
 def test_every_family_is_offered_by_the_newest_release() -> None:
     assert set(HANDLERS) <= set(PROFILES[NEWEST].apis)
+
+
+def test_a_cluster_may_have_another_level_of_a_feature() -> None:
+    changed = PROFILES[NEWEST].with_features({"transaction.version": 1})
+    assert (changed.level("transaction.version"), PROFILES[NEWEST].level("transaction.version")) == (1, 2)
+    assert PROFILES["3.9"].level("transaction.version") == 0
+
+
+@pytest.mark.parametrize(("release", "levels", "match"), [
+    ("3.9", {"transaction.version": 1}, "Kafka 3.9 has no feature 'transaction.version'"),
+    (NEWEST, {"transaction.version": 3}, "transaction.version=3 is not between 0 and 2"),
+    (NEWEST, {"transactions": 1}, "no feature 'transactions', but .*transaction.version")])
+def test_a_feature_or_level_that_the_release_lacks_is_refused(release: str, levels: dict[str, int], match: str) -> None:
+    with pytest.raises(ConfigurationError, match=match):
+        PROFILES[release].with_features(levels)
