@@ -132,3 +132,11 @@ def test_an_async_function_is_refused_when_the_client_is_made(wrap: Any) -> None
     for spec in (function, Method()):
         with pytest.raises(ConfigurationError, match=r"serializer must be a plain function: nothing awaits an `async def` function"):
             wrap(spec)
+
+
+@pytest.mark.parametrize("data", [b"[" * 200_000, b'{"a":' * 200_000, b"1" * 20_000, b"-" + b"9" * 20_000,
+                                  b"\xff\xfe[", b'"\\ud800', b"\0" * 7, b"", b"[1,]"])
+def test_hostile_json_raises_the_one_documented_error(data: bytes) -> None:
+    with pytest.raises(SerializationError, match="is not JSON") as caught:
+        JsonSerde().deserialize("t", data)
+    assert len(str(caught.value)) < 600, "the message shows the beginning only"
