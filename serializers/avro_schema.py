@@ -116,6 +116,8 @@ class AvroSchema:
     def _parsed(self, value: Any) -> Any:
         _, fastavro = _packages()
         named: dict[str, Any] = {}
+        if self.references and not (isinstance(value, dict) and value.get("type") == "record"):
+            raise ConfigurationError(f"an Avro schema with references must be a record, not {self.text[:80]}: make it a field of one")
         try:
             for reference in self._all_references():
                 fastavro.parse_schema(_json(reference.text), named_schemas=named)

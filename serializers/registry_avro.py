@@ -89,6 +89,22 @@ class AvroRegistrySerde(RegistrySerde):
         super().configure(is_key=is_key)
         self._ready = {}  # clients configure a copy, which would share it: keys have other schemas in the same topic
 
+    def _has_writer(self, topic: str) -> bool:
+        if topic in self._ready:
+            return True
+        is_parsed = not self._references or "schema" in self.__dict__  # else the subject's name needs the registry
+        found = self._known(topic) if is_parsed else None
+        return found is not None and found.schema in self._writers_made
+
+    def _make_writer(self, topic: str) -> None:
+        self._made_ready(topic)
+
+    def _has_reader(self, framed: Framed) -> bool:
+        return framed.schema_id in self._readers
+
+    def _make_reader(self, topic: str, framed: Framed) -> None:
+        self._reader(topic, framed)
+
     def _made_ready(self, topic: str) -> _Ready:
         """Kept for the topic, unless the latest schema may become another one."""
         found = self._schema_for(topic)

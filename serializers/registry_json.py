@@ -10,7 +10,7 @@ from pyclient.errors import ConfigurationError, SerializationError
 from pyclient.records import Headers
 from pyclient.redaction import in_one_line
 from pyclient.serializers.registry import RegisteredSchema, RegistrySchema, SchemaReference, SchemaRegistryClient
-from pyclient.serializers.registry_serde import RegistrySerde, SubjectName
+from pyclient.serializers.registry_serde import Framed, RegistrySerde, SubjectName
 from pyclient.serializers.texts import JsonSerde
 
 
@@ -64,6 +64,24 @@ class JsonSchemaRegistrySerde(RegistrySerde):
         value = self._json.deserialize(topic, framed.payload)
         self._check(topic, self._own_schema() or found.schema, value)
         return value
+
+    def _has_writer(self, topic: str) -> bool:
+        found = self._known(topic)
+        return found is not None and (not self._validate or found.schema in self._validators)
+
+    def _make_writer(self, topic: str) -> None:
+        found = self._schema_for(topic)
+        if self._validate:
+            self._validator(found.schema)
+
+    def _has_reader(self, framed: Framed) -> bool:
+        found = self.registry.core.known(framed.schema_id)
+        return found is not None and (not self._validate or (self._own_schema() or found.schema) in self._validators)
+
+    def _make_reader(self, topic: str, framed: Framed) -> None:
+        found = self._writers(topic, framed)
+        if self._validate:
+            self._validator(self._own_schema() or found.schema)
 
     def _own_schema(self) -> RegistrySchema | None:
         return None if self._text is None else RegistrySchema(self._text, self.TYPE, self._references)

@@ -113,8 +113,15 @@ class RegistrySerde:
 
     async def prepare_async(self, topic: str, value: Any) -> None:
         """Ask the registry in a worker thread, if `serialize` would have to ask it."""
-        if value is not None and self._known(topic) is None:
-            await asyncio.to_thread(self._schema_for, topic)
+        if value is not None and not self._has_writer(topic):
+            await asyncio.to_thread(self._make_writer, topic)
+
+    def _has_writer(self, topic: str) -> bool:
+        return self._known(topic) is not None
+
+    def _make_writer(self, topic: str) -> None:
+        """Ask the registry for all that writing needs, references included."""
+        self._schema_for(topic)
 
     def _known(self, topic: str) -> RegisteredSchema | None:
         if not self._use_latest:
@@ -169,12 +176,19 @@ class RegistrySerde:
 
     async def prepare_deserialize_async(self, topic: str, data: bytes | None, headers: Headers = ()) -> None:
         """Ask the registry in a worker thread, if `deserialize` would have to ask it."""
-        if data is not None and self.registry.core.known((framed := self._unframed(topic, data, headers)).schema_id) is None:
-            await asyncio.to_thread(self._writers, topic, framed)
+        if data is not None and not self.is_prepared(topic, data, headers):
+            await asyncio.to_thread(self._make_reader, topic, self._unframed(topic, data, headers))
 
     def is_prepared(self, topic: str, data: bytes | None, headers: Headers = ()) -> bool:
-        """Whether `deserialize` need not ask the registry: the schema is known."""
-        return data is None or self.registry.core.known(self._unframed(topic, data, headers).schema_id) is not None
+        """Whether `deserialize` need not ask the registry: all schemas that it needs are known."""
+        return data is None or self._has_reader(self._unframed(topic, data, headers))
+
+    def _has_reader(self, framed: Framed) -> bool:
+        return self.registry.core.known(framed.schema_id) is not None
+
+    def _make_reader(self, topic: str, framed: Framed) -> None:
+        """Ask the registry for all that reading needs, references included."""
+        self._writers(topic, framed)
 
     def _unframed(self, topic: str, data: bytes, headers: Headers) -> Framed:
         """Id or GUID, and the rest. A header counts more than the data, which could begin like an id by chance."""

@@ -243,6 +243,8 @@ def test_named_types_of_other_schemas_are_references() -> None:
     assert serde.deserialize("t", serde.serialize("t", {"lines": [{"a": 1}]})) == {"lines": [{"a": 1}]}
     with pytest.raises(ConfigurationError, match="Line"):
         AvroSchema(order.text)
+    with pytest.raises(ConfigurationError, match="must be a record"):
+        AvroSchema({"type": "array", "items": "Line"}, references=[line])
 
 
 def test_a_schema_comes_from_a_file_and_is_pickled(tmp_path: Path) -> None:

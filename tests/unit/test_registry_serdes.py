@@ -171,8 +171,21 @@ def test_prepared_serdes_ask_nothing_on_the_loop(server: FakeSchemaRegistry, kin
         await reader.prepare_deserialize_async("t", data, ())
         assert reader.deserialize("t", data, ()) == value
 
+    async def with_references() -> None:
+        watched.register("line", RegistrySchema('{"type": "record", "name": "Line", "fields": [{"name": "a", "type": "int"}]}'))
+        threads.clear()
+        serde = AvroRegistrySerde(watched, {"type": "record", "name": "Two", "fields": [{"name": "line", "type": "Line"}]}, references=[SchemaReference("Line", "line", 1)])
+        await serde.prepare_async("r", {"line": {"a": 1}})
+        data = serde.serialize("r", {"line": {"a": 1}})
+        reader = AvroRegistrySerde(watched)
+        await reader.prepare_deserialize_async("r", data, ())
+        assert reader.is_prepared("r", data)
+        assert reader.deserialize("r", data) == {"line": {"a": 1}}
+
     with Watched(server.url) as watched:
         asyncio.run(both_ways())
+        assert threading.get_ident() not in threads
+        asyncio.run(with_references())
     assert threads
     assert threading.get_ident() not in threads
 
