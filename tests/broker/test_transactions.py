@@ -20,10 +20,20 @@ def old_cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(params=["V2", "V1"])
+@pytest.fixture(scope="module")
+def cluster_of_protocol_V1() -> Iterator[LocalCluster]:
+    """Kafka 4.3 before its administrator has switched protocol V2 on."""
+    with LocalCluster(features={"transaction.version": 1}) as cluster:
+        yield cluster
+
+
+CLUSTERS = {"V2": "kafka_cluster", "V1": "cluster_of_protocol_V1", "V1 of 3.9": "old_cluster"}
+
+
+@pytest.fixture(params=CLUSTERS)
 def kafka(request: pytest.FixtureRequest) -> LocalCluster:
     """A cluster of each transaction protocol."""
-    cluster: LocalCluster = request.getfixturevalue("kafka_cluster" if request.param == "V2" else "old_cluster")
+    cluster: LocalCluster = request.getfixturevalue(CLUSTERS[request.param])
     return cluster
 
 
