@@ -88,7 +88,7 @@ def test_compatibility_is_checked_before_and_enforced_at_registration(registry: 
 def test_references_and_odd_subjects_arrive_as_they_are(registry: FakeSchemaRegistry, connect: Any) -> None:
     client = connect(registry.url)
     client.register("a/b c%", ORDER)
-    user = RegistrySchema('{"type": "array", "items": "Order"}', references=(SchemaReference("Order", "a/b c%", 1),))
+    user = RegistrySchema('{"type": "record", "name": "Two", "fields": [{"name": "order", "type": "Order"}]}', references=(SchemaReference("Order", "a/b c%", 1),))
     made = client.register("list", user)
     assert connect(registry.url).schema(made.id).schema == user
     assert client.subjects() == ["a/b c%", "list"]
