@@ -27,7 +27,7 @@ def cluster_of_protocol_V1() -> Iterator[LocalCluster]:
         yield cluster
 
 
-CLUSTERS = {"V2": "kafka_cluster", "V1": "cluster_of_protocol_V1", "V1 of 3.9": "old_cluster"}
+CLUSTERS = {"V2": "kafka_cluster", "V1": "cluster_of_protocol_V1", "old-V1": "old_cluster"}
 
 
 @pytest.fixture(params=CLUSTERS)
