@@ -60,9 +60,15 @@ class TransactionCalls:
         await self._done(TransactionEvent.SEND_OFFSETS, lambda: manager.send_offsets(given, member), timeout)
 
     async def commit(self, timeout: float | None) -> None:
-        """Commit the open transaction."""
+        """Commit the open transaction. Its error reports the failures of records, so `close` does not raise them again."""
         manager = self._manager(TransactionEvent.COMMIT)
-        await self._done(TransactionEvent.COMMIT, manager.commit, timeout)
+        try:
+            await self._done(TransactionEvent.COMMIT, manager.commit, timeout)
+        except KafkaTimeoutError:
+            raise  # the outcome is not known
+        except KafkaError:
+            self._core.observer.take_failures()
+            raise
 
     async def abort(self, timeout: float | None) -> None:
         """Abort the open transaction. The failures of its records need not be looked at then."""

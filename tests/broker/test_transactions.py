@@ -8,7 +8,7 @@ import pytest
 
 from examples.numbers_in_a_transaction import write_numbers
 from pyclient import AsyncProducer, Consumer, Producer, TopicPartition
-from pyclient.errors import ApplicationRecoverableError, IllegalStateError, RecordTooLargeError, TransactionAbortableError
+from pyclient.errors import ApplicationRecoverableError, IllegalStateError, KafkaError, RecordTooLargeError, TransactionAbortableError
 from pyclient.testing import LocalCluster
 from tests.kafka import make_topic
 
@@ -120,6 +120,16 @@ def test_a_newer_producer_fences_the_older_one_and_ends_its_transaction(kafka: L
         with pytest.raises(ApplicationRecoverableError):
             older.send(topic, b"never")
     assert committed(kafka, partitions) == [b"new"]
+
+
+def test_a_failure_that_commit_has_raised_is_not_raised_again_by_close(kafka: LocalCluster, topic: str) -> None:
+    make_topic(kafka, topic)
+    with transactional(kafka, topic) as older:
+        older.init_transactions()
+        with transactional(kafka, topic) as newer:
+            newer.init_transactions()
+        with pytest.raises(KafkaError), older.transaction():
+            older.send(topic, b"never")
 
 
 def test_a_transaction_with_a_refused_record_can_only_be_aborted(kafka: LocalCluster, topic: str) -> None:
