@@ -60,7 +60,7 @@ class TransactionCalls:
         await self._done(TransactionEvent.SEND_OFFSETS, lambda: manager.send_offsets(given, member), timeout)
 
     async def commit(self, timeout: float | None) -> None:
-        """Commit the open transaction. Its error reports the failures of records, so `close` does not raise them again."""
+        """Commit the open transaction. Its error reports failed records, so `close` does not raise them again."""
         manager = self._manager(TransactionEvent.COMMIT)
         try:
             await self._done(TransactionEvent.COMMIT, manager.commit, timeout)
