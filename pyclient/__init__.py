@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyclient.records import (
         ClusterDescription,
         ConsumerGroupMetadata,
+        NewPartitions,
         NewTopic,
         Node,
         OffsetAndMetadata,
@@ -44,6 +45,7 @@ _HOMES: Final = {
     "Deliveries": "pyclient.buffers.deliveries",
     "Delivery": "pyclient.buffers.delivery",
     "KafkaError": "pyclient.errors",
+    "NewPartitions": "pyclient.records",
     "NewTopic": "pyclient.records",
     "Node": "pyclient.records",
     "OffsetAndMetadata": "pyclient.records",
@@ -71,6 +73,7 @@ __all__ = [
     "Deliveries",
     "Delivery",
     "KafkaError",
+    "NewPartitions",
     "NewTopic",
     "Node",
     "OffsetAndMetadata",

@@ -128,7 +128,6 @@ _METHODS: Final = (
     # ── admin ──
     Method("admin", "list_consumer_groups", _C, "", "groups come with a later release of Admin"),
     Method("admin", "list_groups", _KC, "", "groups come with a later release of Admin"),
-    Method("admin", "create_partitions", _KC, "", "it comes with a later release of Admin"),
     Method("admin", "describe_configs", _KC, "", "it comes with a later release of Admin"),
     Method("admin", "alter_configs", _KC, "", "it comes with a later release of Admin"),
     Method("admin", "delete_records", _KC, "", "it comes with a later release of Admin"),
@@ -164,6 +163,10 @@ _ARGUMENTS: Final = (
     Argument("admin", "create_topics", "raise_errors", _K, 'admin.create_topics(["orders"])', "it raises errors"),
     Argument("admin", "delete_topics", "topics", _KC, 'admin.delete_topics(["orders"])'),
     Argument("admin", "delete_topics", "timeout_ms", _K, 'admin.delete_topics(["orders"], timeout=10)', _S),
+    Argument("admin", "create_partitions", "topic_partitions", _K, 'admin.create_partitions({"orders": 12})'),
+    Argument("admin", "create_partitions", "timeout_ms", _K, 'admin.create_partitions({"orders": 12}, timeout=10)', _S),
+    Argument("admin", "create_partitions", "raise_errors", _K, 'admin.create_partitions({"orders": 12})', "it raises errors"),
+    Argument("admin", "create_partitions", "new_partitions", _C, 'admin.create_partitions({"orders": 12})'),
     Argument("admin", "describe_topics", "topics", _KC, 'admin.describe_topics(["orders"])'),
     Argument("NewTopic", "__new__", "num_partitions", _KC, 'NewTopic("orders", partitions=6)'),
     Argument("NewTopic", "__new__", "topic_configs", _K, 'NewTopic("orders", configs={"retention.ms": 3_600_000})'),

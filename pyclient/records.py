@@ -115,6 +115,14 @@ class NewTopic(NamedTuple):
     replica_assignments: Mapping[int, Sequence[int]] = {}
 
 
+class NewPartitions(NamedTuple):
+    """How many partitions a topic shall have in total. ``replica_assignments`` are the replicas' node ids of each
+    partition that is added, the leader first; without them the cluster chooses."""
+
+    total: int
+    replica_assignments: Sequence[Sequence[int]] = ()
+
+
 class PartitionDescription(NamedTuple):
     """A partition with its leader (None while it has none), replicas and in-sync replicas, as node ids."""
 

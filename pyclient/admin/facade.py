@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -11,13 +11,13 @@ from typing_extensions import Unpack
 from pyclient.codec.apis import Api
 from pyclient.config import AdminConfig
 from pyclient.config.declaration import with_hidden_secrets
-from pyclient.core.admin import create_topics_call, delete_topics_call, metadata_call
+from pyclient.core.admin import create_partitions_call, create_topics_call, delete_topics_call, metadata_call
 from pyclient.core.cluster import Cluster
 from pyclient.core.acl_errors import error_of
 from pyclient.errors import PartialFailureError, KafkaError, UnknownServerError
 from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.option_types import AdminOptions
-from pyclient.records import ClusterDescription, NewTopic, TopicDescription
+from pyclient.records import ClusterDescription, NewPartitions, NewTopic, TopicDescription
 from pyclient.client.core import ClientCore
 from pyclient.client.facade_base import OPTION, AsyncFacade, Facade, seconds
 from pyclient.runtime.loop_thread import Portal
@@ -29,7 +29,7 @@ INT32_MAX: Final = 2**31 - 1
 
 @answers_foreign_calls("admin")
 class AsyncAdmin(AsyncFacade):
-    """Creates, deletes and describes topics, and describes the cluster; for asyncio.
+    """Creates, grows, deletes and describes topics, and describes the cluster; for asyncio.
 
     Bound to the event loop of ``async with``. Any number of tasks may use it at the same time. A call with one item
     raises that item's error; a call with several tries all of them and raises `PartialFailureError`.
@@ -64,6 +64,24 @@ class AsyncAdmin(AsyncFacade):
         if wanted:
             _raise(wanted, await self._core.call(lambda finish, deadline: delete_topics_call(
                 wanted, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit))
+
+    async def create_partitions(self, totals: Mapping[str, NewPartitions | int], *, validate_only: bool = False,
+                                timeout: float | None = OPTION) -> None:
+        """Add partitions to topics: *totals* maps a topic to the number that it shall have in total (KIP-195).
+
+        Partitions can be added, never removed. Stored records stay where they are, so keys may hash to another
+        partition than before. When an answer is lost after the controller has added the partitions, the retry raises
+        InvalidPartitionsError: `describe_topics` shows how many there are.
+
+        Raises:
+            InvalidPartitionsError: the topic has that many already, or more.
+            UnknownTopicOrPartitionError, InvalidReplicaAssignmentError, TopicAuthorizationError, …: for a single
+                topic; PartialFailureError: for several.
+        """
+        wanted, limit = _totals(totals), self._limit(timeout)
+        if wanted:
+            _raise(list(wanted), await self._core.call(lambda finish, deadline: create_partitions_call(
+                wanted, validate_only=validate_only, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit))
 
     async def list_topics(self, *, internal: bool = False, timeout: float | None = OPTION) -> list[str]:
         """The names of all topics, sorted; with *internal*, Kafka's internal topics too."""
@@ -127,7 +145,7 @@ class AsyncAdmin(AsyncFacade):
 
 @answers_foreign_calls("admin")
 class Admin(Facade):
-    """Creates, deletes and describes topics, and describes the cluster. As `AsyncAdmin`, but its calls block.
+    """Creates, grows, deletes and describes topics, and describes the cluster. As `AsyncAdmin`, but its calls block.
 
     Any number of threads may use it at the same time."""
 
@@ -146,6 +164,11 @@ class Admin(Facade):
     def delete_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> None:
         """As `AsyncAdmin.delete_topics`."""
         self._call(lambda: self._admin.delete_topics(names, timeout=timeout))
+
+    def create_partitions(self, totals: Mapping[str, NewPartitions | int], *, validate_only: bool = False,
+                          timeout: float | None = OPTION) -> None:
+        """As `AsyncAdmin.create_partitions`."""
+        self._call(lambda: self._admin.create_partitions(totals, validate_only=validate_only, timeout=timeout))
 
     def list_topics(self, *, internal: bool = False, timeout: float | None = OPTION) -> list[str]:
         """As `AsyncAdmin.list_topics`."""
@@ -214,6 +237,28 @@ def _new_topic(topic: NewTopic) -> NewTopic:
     _check_count(topic, "partitions", topic.partitions, INT32_MAX)
     _check_count(topic, "replication_factor", topic.replication_factor, INT16_MAX)
     return topic._replace(configs={name: _config_text(topic, name, value) for name, value in topic.configs.items()})
+
+
+def _totals(given: object) -> dict[str, NewPartitions]:
+    if not isinstance(given, Mapping):
+        raise TypeError(f'expected the number of partitions by topic, as {{"orders": 12}}, got {type(given).__name__}: {given!r}')
+    return {_name(name): _total(name, value) for name, value in given.items()}
+
+
+def _total(name: str, given: object) -> NewPartitions:
+    """Refuse what no request can carry."""
+    wanted = given if isinstance(given, NewPartitions) else NewPartitions(given)  # type: ignore[arg-type]
+    total: object = wanted.total
+    if isinstance(total, bool) or not isinstance(total, int) or not 1 <= total <= INT32_MAX:
+        raise ValueError(f"partitions of topic {name!r} are {total!r}: expected their total number, from 1 to {INT32_MAX}")
+    for nodes in wanted.replica_assignments:
+        _check_nodes(name, nodes)
+    return wanted
+
+
+def _check_nodes(name: str, nodes: object) -> None:
+    if not isinstance(nodes, Sequence) or not all(isinstance(node, int) and 0 <= node <= INT32_MAX for node in nodes):
+        raise TypeError(f"replicas of a new partition of topic {name!r} are {nodes!r}: expected a list of node ids for each partition that is added, as [[1, 2], [2, 3]]")
 
 
 def _check_count(topic: NewTopic, what: str, number: object, most: int) -> None:

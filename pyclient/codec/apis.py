@@ -97,5 +97,6 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.TXN_OFFSET_COMMIT: VersionRange(0, 5),
     Api.DESCRIBE_CONFIGS: VersionRange(1, 4),
     Api.SASL_AUTHENTICATE: VersionRange(0, 2),
+    Api.CREATE_PARTITIONS: VersionRange(0, 3),
     Api.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1),
 }

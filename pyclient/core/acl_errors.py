@@ -46,6 +46,7 @@ RIGHTS: Final[Mapping[tuple[Api, int | None], Right]] = {
     (Api.CREATE_TOPICS, TOPIC): Right("CREATE", more=" (on it, or on the cluster)"),
     (Api.CREATE_TOPICS, CLUSTER): Right("CREATE", " topics in "),
     (Api.DELETE_TOPICS, TOPIC): Right("DELETE"),
+    (Api.CREATE_PARTITIONS, TOPIC): Right("ALTER", more=" (to add partitions)"),
     (Api.DESCRIBE_CONFIGS, CLUSTER): Right("DESCRIBE_CONFIGS", " of "),
     (Api.FIND_COORDINATOR, GROUP): _FIND,
     (Api.OFFSET_FETCH, GROUP): _FIND,

@@ -10,7 +10,7 @@ from pyclient.core.calls import Again, Anywhere, Call, CallOutcome, Done, Finish
 from pyclient.core.cluster import Cluster
 from pyclient.core.acl_errors import error_of
 from pyclient.errors import KafkaError, NotControllerError
-from pyclient.records import NewTopic
+from pyclient.records import NewPartitions, NewTopic
 
 
 def create_topics_call(topics: Sequence[NewTopic], *, validate_only: bool, timeout: float, finish: Finish, deadline: float | None) -> Call:
@@ -43,6 +43,21 @@ def delete_topics_call(names: Sequence[str], *, timeout: float, finish: Finish, 
                 fields=fields, judge=judge, finish=finish, deadline=deadline)
 
 
+def create_partitions_call(wanted: Mapping[str, NewPartitions], *, validate_only: bool, timeout: float, finish: Finish,
+                           deadline: float | None) -> Call:
+    """Add partitions to topics; the result maps each name to None or its error."""
+
+    def fields(version: int) -> dict[str, object]:
+        return {"topics": [_grown_topic(name, each) for name, each in wanted.items()], "validate_only": validate_only,
+                "timeout": datetime.timedelta(seconds=timeout)}
+
+    def judge(message: Any) -> CallOutcome:
+        return _per_item(Api.CREATE_PARTITIONS, {each.name: (each.error_code, each.error_message) for each in message.results})
+
+    return Call(what=f"adding partitions to {len(wanted)} topics", api=Api.CREATE_PARTITIONS, target=Anywhere.CONTROLLER,
+                fields=fields, judge=judge, finish=finish, deadline=deadline)
+
+
 def metadata_call(topics: Iterable[str] | None, *, finish: Finish, deadline: float | None) -> Call:
     """Describe topics (None: all) and the cluster; the result is a `Cluster` of its own. Creates nothing."""
     names = None if topics is None else list(topics)
@@ -67,6 +82,11 @@ def _new_topic(topic: NewTopic) -> dict[str, object]:
         "assignments": [{"partition_index": number, "broker_ids": nodes} for number, nodes in topic.replica_assignments.items()],
         "configs": [{"name": name, "value": value} for name, value in topic.configs.items()],
     }
+
+
+def _grown_topic(name: str, wanted: NewPartitions) -> dict[str, object]:
+    placed = [{"broker_ids": nodes} for nodes in wanted.replica_assignments]
+    return {"name": name, "count": wanted.total, "assignments": placed or None}
 
 
 def _per_item(api: Api, answers: Mapping[str, tuple[int, str | None]]) -> CallOutcome:

@@ -5,8 +5,8 @@ import asyncio
 
 import pytest
 
-from pyclient import Admin, AsyncAdmin, NewTopic, TopicDescription
-from pyclient.errors import InvalidPartitionsError, InvalidTopicError, PartialFailureError, TopicExistsError, UnknownTopicOrPartitionError
+from pyclient import Admin, AsyncAdmin, NewPartitions, NewTopic, TopicDescription
+from pyclient.errors import InvalidPartitionsError, InvalidReplicaAssignmentError, InvalidTopicError, PartialFailureError, TopicExistsError, UnknownTopicOrPartitionError
 from pyclient.testing import LocalCluster
 from tests.waiting import eventually
 
@@ -70,9 +70,27 @@ def test_of_several_items_the_valid_ones_are_done_and_the_errors_name_the_others
         eventually(lambda: f"{topic}-2" in client.list_topics())
 
 
+def test_partitions_are_added_up_to_the_total_and_never_removed(kafka_cluster: LocalCluster, topic: str) -> None:
+    with admin(kafka_cluster) as client:
+        client.create_topics([topic])
+        client.create_partitions({topic: 2}, validate_only=True)
+        client.create_partitions({topic: 2})
+        client.create_partitions({topic: NewPartitions(3, [[1]])})
+        eventually(lambda: len(description(client, topic).partitions) == 3)
+        with pytest.raises(InvalidPartitionsError, match=topic):
+            client.create_partitions({topic: 2})
+        with pytest.raises(InvalidReplicaAssignmentError, match=topic):
+            client.create_partitions({topic: NewPartitions(4, [[77]])})
+        with pytest.raises(PartialFailureError) as failed:
+            client.create_partitions({topic: 4, f"{topic}-nowhere": 2})
+        assert {name: type(error) for name, error in failed.value.errors.items()} == {f"{topic}-nowhere": UnknownTopicOrPartitionError}
+        eventually(lambda: len(description(client, topic).partitions) == 4)
+
+
 def test_calls_without_items_return_at_once(kafka_cluster: LocalCluster) -> None:
     with admin(kafka_cluster) as client:
         client.create_topics([])
+        client.create_partitions({})
         client.delete_topics([])
         assert client.describe_topics([]) == {}
 

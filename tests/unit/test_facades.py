@@ -13,7 +13,7 @@ from unittest.mock import AsyncMock, create_autospec
 
 import pytest
 
-from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Delivery, NewTopic, OffsetAndMetadata, Producer, TopicPartition
+from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Delivery, NewPartitions, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from pyclient.admin.facade import _raise
 from pyclient.errors import ClientClosedError, ConfigurationError, DeliveryError, IllegalStateError, PartialFailureError, UnknownServerError, WrongEventLoopError
 
@@ -335,3 +335,15 @@ def test_two_tasks_may_close_an_async_producer_at_once_and_only_one_gets_the_err
     failed, quiet = asyncio.run(test())
     assert isinstance(failed, DeliveryError)
     assert quiet is None
+
+
+@pytest.mark.parametrize(("totals", "wrong"), [
+    (["t"], "expected the number of partitions by topic"), ("t", "expected the number of partitions by topic"),
+    ({5: 2}, "expected a topic name as str, got int: 5"), ({"t": 0}, "total number"), ({"t": True}, "total number"), ({"t": "3"}, "total number"),
+    ({"t": 2**31}, "total number"), ({"t": NewPartitions(-1)}, "total number"),
+    ({"t": NewPartitions(3, [1, 2])}, "list of node ids"),  # type: ignore[list-item]
+    ({"t": NewPartitions(2, [[-1]])}, "list of node ids"), ({"t": NewPartitions(2, [["1"]])}, "list of node ids"),  # type: ignore[list-item]
+])
+def test_a_number_of_partitions_that_cannot_be_sent_is_refused_by_what_is_wrong(totals: Any, wrong: str) -> None:
+    with Admin(**SERVER) as admin, pytest.raises((TypeError, ValueError), match=wrong):
+        admin.create_partitions(totals)

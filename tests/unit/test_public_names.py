@@ -43,7 +43,7 @@ PRODUCER = ("abort_transaction begin_transaction close commit_transaction flush 
             "send_arrow send_many send_offsets start stop transaction")
 CONSUMER = ("assign assignment beginning_offsets close commit commit_async committed end_offsets group_metadata lag metrics offsets_for_times "
             "pause paused poll position resume seek seek_to_beginning seek_to_end start stop subscribe subscription unsubscribe wakeup")
-ADMIN = "close create_topics delete_topics describe_cluster describe_topics list_topics metrics start stop"
+ADMIN = "close create_partitions create_topics delete_topics describe_cluster describe_topics list_topics metrics start stop"
 SEQUENCE = "count index"
 
 

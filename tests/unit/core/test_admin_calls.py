@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from pyclient.codec.apis import SPOKEN, Api
-from pyclient.core.admin import create_topics_call, delete_topics_call, metadata_call
+from pyclient.core.admin import create_partitions_call, create_topics_call, delete_topics_call, metadata_call
 from pyclient.core.calls import Again, Anywhere, Call, Done
 from pyclient.core.manager import Request, Use
-from pyclient.errors import NotControllerError, TopicExistsError, UnknownTopicOrPartitionError
-from pyclient.records import NewTopic
+from pyclient.errors import InvalidPartitionsError, NotControllerError, TopicExistsError, UnknownTopicOrPartitionError
+from pyclient.records import NewPartitions, NewTopic
 from tests.unit.core.world import answer, read_request, topic, view
 
-NOT_CONTROLLER, EXISTS, UNKNOWN_TOPIC = 41, 36, 3
+NOT_CONTROLLER, EXISTS, UNKNOWN_TOPIC, INVALID_PARTITIONS, NOT_ALLOWED = 41, 36, 3, 37, 29
 THREE_SECONDS = datetime.timedelta(seconds=3)
 
 
@@ -37,6 +37,31 @@ def create(*topics: NewTopic, validate_only: bool = False) -> Call:
 
 def delete(*names: str) -> Call:
     return delete_topics_call(names, timeout=3.0, finish=ignore, deadline=None)
+
+
+def grow(validate_only: bool = False, **totals: NewPartitions) -> Call:
+    return create_partitions_call(totals, validate_only=validate_only, timeout=3.0, finish=ignore, deadline=None)
+
+
+@pytest.mark.parametrize("version", versions(Api.CREATE_PARTITIONS))
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_adding_partitions_says_total_and_replicas_in_every_version(version: int, validate_only: bool) -> None:
+    read = body(grow(validate_only, a=NewPartitions(4, [[1, 2], [2, 3]]), b=NewPartitions(6)), version)
+    assert (read.validate_only, read.timeout) == (validate_only, THREE_SECONDS)
+    a, b = read.topics
+    assert (a.name, a.count, [tuple(each.broker_ids) for each in a.assignments]) == ("a", 4, [(1, 2), (2, 3)])
+    assert (b.name, b.count, b.assignments) == ("b", 6, None)
+
+
+@pytest.mark.parametrize("version", versions(Api.CREATE_PARTITIONS))
+def test_each_topic_grown_has_its_own_outcome(version: int) -> None:
+    response = [{"name": "a"}, {"name": "b", "error_code": INVALID_PARTITIONS, "error_message": "has 9"}, {"name": "c", "error_code": NOT_ALLOWED}]
+    verdict = grow(a=NewPartitions(2), b=NewPartitions(3), c=NewPartitions(4)).judge(answer(Api.CREATE_PARTITIONS, version, results=response))
+    assert isinstance(verdict, Done)
+    assert verdict.result["a"] is None
+    assert isinstance(verdict.result["b"], InvalidPartitionsError)
+    assert "topic 'b': has 9" in str(verdict.result["b"])
+    assert "not allowed to ALTER topic 'c'" in str(verdict.result["c"])
 
 
 @pytest.mark.parametrize("version", versions(Api.CREATE_TOPICS))
@@ -86,6 +111,7 @@ def test_each_topic_deleted_has_its_own_outcome(version: int) -> None:
 def test_changes_are_the_controllers_business_and_another_controller_is_asked_when_it_moved() -> None:
     for call, message in (
         (create(NewTopic("a")), answer(Api.CREATE_TOPICS, 7, topics=[{"name": "a", "error_code": NOT_CONTROLLER}])),
+        (grow(a=NewPartitions(2)), answer(Api.CREATE_PARTITIONS, 3, results=[{"name": "a", "error_code": NOT_CONTROLLER}])),
         (delete("a"), answer(Api.DELETE_TOPICS, 6, responses=[{"name": "a", "error_code": NOT_CONTROLLER}])),
     ):
         assert call.target is Anywhere.CONTROLLER
