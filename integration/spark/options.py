@@ -59,7 +59,7 @@ REFUSED_BY_SINK: Final[Mapping[str, str]] = {
     "kafka.interceptor.classes": "change records with Spark's functions",
     "kafka.ssl.context": FILES,
     "kafka.oauth.cb": NAMED,
-    "kafka.transactional.id": "tasks do not write in transactions yet: put an id into each record, so that readers can drop duplicates",
+    "kafka.transactional.id": "this format delivers at least once: for exactly-once give KafkaSink(delivery='exactly-once') to foreachBatch",
 }
 SOURCE_NAMES: Final = (
     "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",

@@ -1,6 +1,6 @@
 """One producer per worker process and set of options, shared by its tasks.
 
-Knows no rows. Rule: between two tasks no record waits in a producer. A task that succeeds has flushed it; the producer
+Knows no rows. Rule: between two tasks no record waits in a producer. A task that succeeds has flushed it; the client
 of a task that fails is discarded. (Spark kills its workers: close and exit handlers may never run.)
 """
 from __future__ import annotations
@@ -10,9 +10,9 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from ssl import SSLContext
-from typing import Any, Final, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar, cast
 
 from pyspark import cloudpickle
 from typing_extensions import Unpack
@@ -22,10 +22,19 @@ from pyclient.option_types import ProducerOptions
 from pyclient.producer.facade import Producer
 
 MOST: Final = 4
-"""Producers kept per process; the one unused for the longest time is closed."""
+"""Clients kept per process; the one unused for the longest time is closed."""
 
+
+class Client(Protocol):
+    """What is kept: a producer, or what holds several clients."""
+
+    def close(self, timeout: float = ...) -> object:
+        """Close it within so many seconds."""
+
+
+C = TypeVar("C", bound=Client)
 _Key: TypeAlias = tuple[int, bytes]
-_kept: Final[OrderedDict[_Key, Producer]] = OrderedDict()
+_kept: Final[OrderedDict[_Key, Client]] = OrderedDict()
 _guard = threading.Lock()
 
 
@@ -49,11 +58,18 @@ def shared_producer(config: Mapping[str, object] | None = None, /, **options: Un
         ConfigurationError: as `pyclient.Producer`.
         DeliveryError: records were not delivered. Let it end the task: Spark repeats it, and with it all its records.
     """
-    key = (os.getpid(), _same_bytes({**(config or {}), **options}))
-    producer = _taken(key, config, options)
-    try:
+    with kept({**(config or {}), **options}, lambda: Producer(config, **options)) as producer:
         yield producer
         producer.flush()
+
+
+@contextlib.contextmanager
+def kept(options: Mapping[str, object], make: Callable[[], C]) -> Iterator[C]:
+    """The client of this process for these options, made when there is none; the block's failure discards it."""
+    key = (os.getpid(), _same_bytes(options))
+    client = _taken(key, make)
+    try:
+        yield client
     except BaseException:
         _discard(key)
         raise
@@ -90,21 +106,21 @@ def _same_bytes(options: Mapping[str, object]) -> bytes:
     return hashlib.sha256(pickled(options)).digest()
 
 
-def _taken(key: _Key, config: Mapping[str, object] | None, options: Any) -> Producer:
+def _taken(key: _Key, make: Callable[[], C]) -> C:
     with _guard:
         if key not in _kept:
-            _kept[key] = Producer(config, **options)
+            _kept[key] = make()
         _kept.move_to_end(key)
         surplus = [_kept.pop(old) for old in list(_kept)[:-MOST] if old[0] == key[0]]
-        producer = _kept[key]
+        client = _kept[key]
     for each in surplus:
         each.close()
-    return producer
+    return cast(C, client)
 
 
 def _discard(key: _Key) -> None:
     with _guard:
-        producer = _kept.pop(key, None)
-    if producer is not None:
+        client = _kept.pop(key, None)
+    if client is not None:
         with contextlib.suppress(KafkaError):  # the task's own error is on its way, and says more
-            producer.close(timeout=0)
+            client.close(timeout=0)

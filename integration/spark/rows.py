@@ -13,7 +13,7 @@ from pyspark.sql.types import (
     ArrayType, BinaryType, DataType, IntegerType, StringType, StructType, TimestampType,
 )
 
-from pyclient.errors import AuthenticationError, ConfigurationError, KafkaError, SerializationError
+from pyclient.errors import ApplicationRecoverableError, AuthenticationError, ConfigurationError, KafkaError, SerializationError
 from pyclient.integration.spark.options import SinkOptions
 from pyclient.integration.spark.producers import shared_producer
 
@@ -91,11 +91,20 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> int:
         DeliveryError: records were not acknowledged.
         KafkaError: a row cannot be written; names its number within the task and its topic.
     """
-    written = 0
     with shared_producer(options.client) as producer:
-        for batch in batches:
-            _write_batch(producer, batch, options, written)
-            written += batch.num_rows
+        return send_rows(producer, batches, options)
+
+
+def send_rows(producer: Producer, batches: Iterable[pa.RecordBatch], options: SinkOptions) -> int:
+    """Send every row; the number of rows. Reads its input to the end.
+
+    Raises:
+        KafkaError: a row cannot be written; names its number within the task and its topic.
+    """
+    written = 0
+    for batch in batches:
+        _write_batch(producer, batch, options, written)
+        written += batch.num_rows
     return written
 
 
@@ -117,7 +126,7 @@ def _write_batch(producer: Producer, batch: pa.RecordBatch, options: SinkOptions
                 raise SerializationError("the column topic is null")
             producer.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
             sent += 1
-    except AuthenticationError:
+    except (AuthenticationError, ApplicationRecoverableError):
         raise  # no row is to blame
     except (KafkaError, TypeError, ValueError) as error:
         raise KafkaError(f"row {before + sent} of this task, for topic {topic!r}, cannot be written: {error}") from error

@@ -170,6 +170,8 @@ def _abort(calls: TransactionCalls, error: BaseException) -> Steps[Step, None]:
     try:
         yield WaitFor(lambda: calls.abort(OPTION))
     except KafkaError as failed:
+        if failed.fatal and isinstance(error, KafkaError):
+            raise failed from error  # the first error may say "begin again", which this producer cannot
         error.add_note(f"Aborting the transaction failed too: {failed}")
 
 

@@ -131,6 +131,16 @@ def test_a_newer_producer_fences_the_older_one_and_ends_its_transaction(kafka: L
     assert committed(kafka, partitions) == [b"new"]
 
 
+def test_a_with_block_whose_producer_was_fenced_raises_what_ends_it(kafka: LocalCluster, topic: str) -> None:
+    make_topic(kafka, topic)
+    with transactional(kafka, topic) as older, transactional(kafka, topic) as newer:
+        with pytest.raises(ApplicationRecoverableError) as raised, older.transaction():
+            older.send(topic, b"a").result(20)
+            newer.init_transactions()
+            older.send(topic, b"refused by the leader, which says only that the epoch is old")
+        assert raised.value.fatal
+
+
 def test_a_failure_that_commit_has_raised_is_not_raised_again_by_close(kafka: LocalCluster, topic: str) -> None:
     make_topic(kafka, topic)
     with transactional(kafka, topic) as older:

@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 
 from pyclient import TopicPartition
+from pyclient.config import ProducerConfig
 from pyclient.errors import ConfigurationError, UnknownOptionError, UnsupportedFeatureError
 from pyclient.integration.spark import KafkaSink, PyclientDataSource
 from pyclient.integration.spark.columns import arrow_schema, spark_schema
+from pyclient.integration.spark.exactly_once import ExactlyOnce
 from pyclient.integration.spark.offsets import EARLIEST, LATEST
 from pyclient.integration.spark.options import (
     NOT_YET_IN_SOURCE, REFUSED_BY_SINK, REFUSED_BY_SOURCE, Bound, SinkOptions, SourceOptions,
@@ -176,9 +179,34 @@ def test_spark_and_arrow_get_the_same_columns(headers: bool) -> None:
 # ---- the sink -------------------------------------------------------------------------------------------------------
 
 
-def test_exactly_once_is_refused_until_there_are_transactions() -> None:
-    with pytest.raises(UnsupportedFeatureError, match="delivery='exactly-once' needs transactions"):
-        KafkaSink("t", bootstrap_servers="localhost:9092", delivery="exactly-once")
+@pytest.mark.parametrize(("wrong", "option"), [
+    ({}, "transactional_id_prefix"),
+    ({"transactional_id_prefix": "no spaces"}, "transactional_id_prefix"),
+    ({"transactional_id_prefix": "p", "slots": 0}, "slots"),
+    ({"transactional_id_prefix": "p", "slots": True}, "slots"),
+    ({"transactional_id_prefix": "p", "slots": 1001}, "slots"),
+    ({"transactional_id_prefix": "p", "new_checkpoint": "maybe"}, "new_checkpoint"),
+    ({"transactional_id_prefix": "p", "transactional_id": "t"}, "transactional_id"),
+    ({"delivery": "at-least-once", "transactional_id": "t"}, "transactional_id"),
+    ({"delivery": "at-least-once", "slots": 3}, "slots"),
+    ({"delivery": "at-least-once", "transactional_id_prefix": "p"}, "transactional_id_prefix"),
+    ({"delivery": "at-least-once", "marker_topic": "m"}, "marker_topic"),
+    ({"delivery": "at-least-once", "new_checkpoint": "accept"}, "new_checkpoint"),
+])
+def test_arguments_of_a_guarantee_are_checked_where_the_sink_is_made(wrong: dict[str, Any], option: str) -> None:
+    with pytest.raises(ConfigurationError, match=option) as refused:
+        KafkaSink("t", bootstrap_servers="localhost:9092", **{"delivery": "exactly-once", **wrong})
+    assert refused.value.option == option
+
+
+def test_a_transaction_may_take_as_long_as_brokers_allow_unless_the_user_says_otherwise() -> None:
+    def timeout(**options: Any) -> object:
+        sink = KafkaSink("t", {"bootstrap.servers": "localhost:9092", **options}, delivery="exactly-once", transactional_id_prefix="p")
+        assert isinstance(sink._write, ExactlyOnce)
+        return ProducerConfig.parse(sink._write._options.sink.client).transaction_timeout_ms
+
+    assert timeout() == 900_000
+    assert timeout(**{"transaction.timeout.ms": 5000}) == 5000
 
 
 def test_an_unknown_guarantee_is_refused() -> None:
