@@ -111,11 +111,16 @@ def limited(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition,
 
     A partition with records always gets at least one: none starves behind a large one.
     """
-    sizes = {tp: max(0, end - start[tp]) for tp, end in latest.items()}
-    total = sum(sizes.values())
+    total = records_between(start, latest)
     if total <= most:
         return dict(latest)
+    sizes = {tp: max(0, end - start[tp]) for tp, end in latest.items()}
     return {tp: start[tp] + _share(size, most, total) if size else latest[tp] for tp, size in sizes.items()}
+
+
+def records_between(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> int:
+    """How many offsets lie between."""
+    return sum(max(0, end - start[tp]) for tp, end in latest.items())
 
 
 def _share(size: int, most: int, total: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Final, Self, TypeVar
 import attrs
 
 from pyclient.config import ConsumerConfig, ProducerConfig
-from pyclient.errors import ConfigurationError, UnknownOptionError, UnsupportedFeatureError
+from pyclient.errors import ConfigurationError, UnknownOptionError
 from pyclient.foreign_options import names_of
 from pyclient.integration.spark.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_partitions
 from pyclient.records import TopicPartition
@@ -49,10 +49,6 @@ REFUSED_BY_SOURCE: Final[Mapping[str, str]] = {
     "fetchOffset.numRetries": "look-ups are repeated for kafka.default.api.timeout.ms: set that",
     "fetchOffset.retryIntervalMs": "the pause before a repetition is kafka.retry.backoff.ms: set that",
 }
-NOT_YET_IN_SOURCE: Final[Mapping[str, str]] = {
-    "minOffsetsPerTrigger": "until then make batches larger with a longer trigger(processingTime=...)",
-    "maxTriggerDelay": "it belongs to minOffsetsPerTrigger; until then use trigger(processingTime=...)",
-}
 REFUSED_BY_SINK: Final[Mapping[str, str]] = {
     "kafka.key.serializer": _WHOLE,
     "kafka.value.serializer": _WHOLE,
@@ -64,11 +60,12 @@ REFUSED_BY_SINK: Final[Mapping[str, str]] = {
 SOURCE_NAMES: Final = (
     "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
     "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss",
-    "maxOffsetsPerTrigger", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "kafkaConsumer.pollTimeoutMs",
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "kafkaConsumer.pollTimeoutMs",
 )
 SINK_NAMES: Final = ("topic", "includeHeaders")
 SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 """Options that Spark itself puts among a sink's."""
+STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
 
@@ -113,6 +110,10 @@ class SourceOptions:
     """What a start by time means where no record is that late: the end, or an error."""
     fail_on_data_loss: bool = True
     max_offsets: int | None = None
+    min_offsets: int | None = None
+    """A batch waits until so many new offsets are there, for at most *max_delay*."""
+    max_delay: float = 900.0
+    """In seconds."""
     min_partitions: int | None = None
     max_records: int | None = None
     include_headers: bool = False
@@ -127,7 +128,7 @@ class SourceOptions:
         Raises:
             ConfigurationError: an option is unknown, malformed, refused, or contradicts another one.
         """
-        given = _Given(options, SOURCE_NAMES, REFUSED_BY_SOURCE, NOT_YET_IN_SOURCE)
+        given = _Given(options, SOURCE_NAMES, REFUSED_BY_SOURCE)
         parsed = cls(
             **_subscription(given),
             starting=_bound(given, "starting", EARLIEST),
@@ -135,6 +136,8 @@ class SourceOptions:
             late_start_is_latest=given.word("startingOffsetsByTimestampStrategy", ("error", "latest"), "error") == "latest",
             fail_on_data_loss=given.truth("failOnDataLoss", default=True),
             max_offsets=given.count("maxOffsetsPerTrigger"),
+            min_offsets=given.count("minOffsetsPerTrigger"),
+            max_delay=given.duration("maxTriggerDelay", default=900.0),
             min_partitions=given.count("minPartitions"),
             max_records=given.count("maxRecordsPerPartition"),
             include_headers=given.truth("includeHeaders", default=False),
@@ -147,10 +150,10 @@ class SourceOptions:
 
     def for_batch(self) -> Self:
         """The same for one batch: from the earliest offset to the latest unless said otherwise."""
-        if "maxOffsetsPerTrigger" in self.given:
-            raise ConfigurationError(
-                "maxOffsetsPerTrigger is for streams; a batch reads up to endingOffsets in parts of maxRecordsPerPartition",
-                option="maxOffsetsPerTrigger")
+        for name in STREAM_ONLY:
+            if name in self.given:
+                raise ConfigurationError(
+                    f"{name} is for streams; a batch reads up to endingOffsets in parts of maxRecordsPerPartition", option=name)
         starting, ending = self.starting or Bound(EARLIEST), self.ending or Bound(LATEST)
         if starting.moves:
             raise ConfigurationError("startingOffsets of a batch cannot be latest (-1): it would read nothing", option="startingOffsets")
@@ -165,7 +168,15 @@ class SourceOptions:
                 raise ConfigurationError(
                     f"{name} is for batches, a stream has no end: leave it out, or use spark.read or trigger(availableNow=True)",
                     option=name)
+        self._check_batch_size()
         return attrs.evolve(self, starting=self.starting or Bound(LATEST), ending=None)
+
+    def _check_batch_size(self) -> None:
+        if self.min_offsets is None and "maxTriggerDelay" in self.given:
+            raise ConfigurationError("maxTriggerDelay says how long a batch waits for minOffsetsPerTrigger: set that, or leave both out", option="maxTriggerDelay")
+        if self.min_offsets is not None and self.max_offsets is not None and self.min_offsets > self.max_offsets:
+            raise ConfigurationError(f"minOffsetsPerTrigger={self.min_offsets} is more than maxOffsetsPerTrigger={self.max_offsets}: no batch can have both",
+                                     option="minOffsetsPerTrigger")
 
 
 @attrs.frozen(kw_only=True)
@@ -184,7 +195,7 @@ class SinkOptions:
             ConfigurationError: an option is unknown, malformed or refused.
         """
         own = {name: value for name, value in options.items() if name.lower() not in SPARKS_OWN}
-        given = _Given(own, SINK_NAMES, REFUSED_BY_SINK, {})
+        given = _Given(own, SINK_NAMES, REFUSED_BY_SINK)
         parsed = cls(topic=given.text("topic"), include_headers=given.truth("includeHeaders", default=True), client=given.client())
         ProducerConfig.parse(parsed.client)
         return parsed
@@ -193,14 +204,13 @@ class SinkOptions:
 class _Given:
     """The options as given, by Spark's names; each is taken with its type."""
 
-    def __init__(self, options: Mapping[str, str], names: tuple[str, ...], refused: Mapping[str, str],
-                 not_yet: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], names: tuple[str, ...], refused: Mapping[str, str]) -> None:
         spelled = {name.lower(): name for name in names}
         self._values: dict[str, str] = {}
         self._client: dict[str, str] = {}
         for key, value in options.items():
             name = key.lower()
-            _refuse(name, refused, not_yet)
+            _refuse(name, refused)
             if name.startswith(CLIENT):
                 _refuse_object(name, value)
                 self._client[name.removeprefix(CLIENT)] = value
@@ -238,6 +248,10 @@ class _Given:
     def time(self, name: str) -> int | None:
         return self._convert(name, _time, "expected milliseconds since 1970")
 
+    def duration(self, name: str, *, default: float) -> float:
+        """Seconds, from a text in Spark's form."""
+        return self._convert(name, _seconds, "expected a time such as 30s, 15m or 500ms (a number alone is milliseconds)") or default
+
     def _convert(self, name: str, convert: Callable[[str], T], expected: str) -> T | None:
         text = self.text(name)
         try:
@@ -250,6 +264,16 @@ def _positive(text: str) -> int:
     if int(text) < 1:
         raise ValueError(text)
     return int(text)
+
+
+_UNITS: Final = {"us": 1e-6, "": 1e-3, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"([1-9]\d*)\s*([a-z]*)", text.lower())
+    if match is None:
+        raise ValueError(text)
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def _time(text: str) -> int:
@@ -307,13 +331,10 @@ def _refuse_object(name: str, value: str) -> None:
         raise ConfigurationError(f"{name} was an object, of which Spark passes on the text only: {instead}", option=name)
 
 
-def _refuse(name: str, refused: Mapping[str, str], not_yet: Mapping[str, str]) -> None:
+def _refuse(name: str, refused: Mapping[str, str]) -> None:
     for option, why in refused.items():
         if name.replace("_", ".") == option.lower():
             raise ConfigurationError(f"{option} cannot be set here: {why}", option=option)
-    for option, instead in not_yet.items():
-        if name == option.lower():
-            raise UnsupportedFeatureError(f"{option} comes in a later release; {instead}", option=option)
 
 
 def _unknown(key: str, names: tuple[str, ...]) -> UnknownOptionError:

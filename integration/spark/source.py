@@ -6,6 +6,7 @@ pickled copy, so open clients are not pickled.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from pyclient.errors import ConfigurationError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from pyclient.integration.spark.columns import spark_schema
-from pyclient.integration.spark.offsets import Json, OffsetRange, Offsets, divided, from_json, limited, to_json
+from pyclient.integration.spark.offsets import Json, OffsetRange, Offsets, divided, from_json, limited, records_between, to_json
 from pyclient.integration.spark.options import Bound, SourceOptions
 from pyclient.integration.spark.reading import DATA_LOSS, read_range
 from pyclient.integration.spark.topics import Topics
@@ -62,6 +63,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._latest: Offsets | None = None
         self._anchor: Json | None = None
+        self._last_batch: float | None = None
+        """When the last batch was planned, on the clock that never goes back."""
 
     def initialOffset(self) -> Json:
         """Where a new query begins. Spark asks again when it repeats the first batch."""
@@ -92,6 +95,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self._look() if self._target is None else self._target
         begin = self._begin(from_json(start), latest)
         latest = {tp: self._not_before(tp, begin[tp], end) for tp, end in latest.items()}
+        if self._target is None and self._waits(begin, latest):
+            return start
+        self._last_batch = time.monotonic()
         end = limited(begin, latest, limit.max_rows) if isinstance(limit, ReadMaxRows) else latest
         found = to_json(end)
         return start if found == start else found
@@ -131,6 +137,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._open is None:
             self._open = Topics(self._options)
         return self._open
+
+    def _waits(self, begin: Offsets, latest: Offsets) -> bool:
+        """Whether the next batch waits for more records. The first one never does."""
+        least, last = self._options.min_offsets, self._last_batch
+        return least is not None and last is not None and time.monotonic() - last < self._options.max_delay and records_between(begin, latest) < least
 
     def _look(self) -> Offsets:
         topics = self._topics()

@@ -8,13 +8,13 @@ import pytest
 
 from pyclient import TopicPartition
 from pyclient.config import ProducerConfig
-from pyclient.errors import ConfigurationError, UnknownOptionError, UnsupportedFeatureError
+from pyclient.errors import ConfigurationError, UnknownOptionError
 from pyclient.integration.spark import KafkaSink, PyclientDataSource
 from pyclient.integration.spark.columns import arrow_schema, spark_schema
 from pyclient.integration.spark.exactly_once import ExactlyOnce
 from pyclient.integration.spark.offsets import EARLIEST, LATEST
 from pyclient.integration.spark.options import (
-    NOT_YET_IN_SOURCE, REFUSED_BY_SINK, REFUSED_BY_SOURCE, Bound, SinkOptions, SourceOptions,
+    REFUSED_BY_SINK, REFUSED_BY_SOURCE, Bound, SinkOptions, SourceOptions,
 )
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -83,12 +83,6 @@ def test_what_the_source_decides_itself_cannot_be_set(name: str) -> None:
         with_dots({name.lower(): "1"})
 
 
-@pytest.mark.parametrize("name", NOT_YET_IN_SOURCE)
-def test_what_a_later_release_brings_says_so(name: str) -> None:
-    with pytest.raises(UnsupportedFeatureError, match=f"{name} comes in a later release; ."):
-        with_dots({name.lower(): "1"})
-
-
 @pytest.mark.parametrize("name", REFUSED_BY_SINK)
 def test_what_the_sink_decides_itself_cannot_be_set(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} cannot be set here: ."):
@@ -97,6 +91,10 @@ def test_what_the_sink_decides_itself_cannot_be_set(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "value", "expected"), [
     ("maxOffsetsPerTrigger", "0", "a whole number from 1 on"),
+    ("minOffsetsPerTrigger", "0", "a whole number from 1 on"),
+    ("maxTriggerDelay", "soon", "a time such as 30s, 15m or 500ms"),
+    ("maxTriggerDelay", "0s", "a time such as 30s, 15m or 500ms"),
+    ("maxTriggerDelay", "5 weeks", "a time such as 30s, 15m or 500ms"),
     ("minPartitions", "many", "a whole number from 1 on"),
     ("maxRecordsPerPartition", "-1", "a whole number from 1 on"),
     ("failOnDataLoss", "yes", "true or false"),
@@ -108,6 +106,27 @@ def test_what_the_sink_decides_itself_cannot_be_set(name: str) -> None:
 def test_a_wrong_value_names_option_value_and_what_is_expected(name: str, value: str, expected: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} = '{value}' is not allowed: expected {expected}"):
         with_dots({name: value})
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("250", 0.25), ("250ms", 0.25), ("30s", 30), ("2 min", 120), ("15M", 900), ("1h", 3600), ("2d", 172800)])
+def test_times_are_read_as_spark_writes_them(text: str, seconds: float) -> None:
+    assert source(maxTriggerDelay=text, minOffsetsPerTrigger="1").for_stream().max_delay == seconds
+
+
+def test_a_batch_that_cannot_be_both_small_and_large_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="minOffsetsPerTrigger=9 is more than maxOffsetsPerTrigger=8"):
+        source(minOffsetsPerTrigger="9", maxOffsetsPerTrigger="8").for_stream()
+
+
+def test_a_delay_without_what_it_waits_for_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="maxTriggerDelay says how long a batch waits for minOffsetsPerTrigger"):
+        source(maxTriggerDelay="5s").for_stream()
+
+
+@pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"])
+def test_a_table_is_read_at_once(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} is for streams"):
+        source(**{name: "5"}).for_batch()
 
 
 def test_an_empty_value_is_refused() -> None:

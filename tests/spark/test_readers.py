@@ -201,6 +201,35 @@ def test_without_available_now_later_records_are_seen(kafka_cluster: LocalCluste
         assert reader.reportLatestOffset() == {topic: {"0": 4}}
 
 
+def test_a_batch_waits_for_the_least_number_of_records_but_for_the_first_one(kafka_cluster: LocalCluster, topic: str) -> None:
+    make_topic(kafka_cluster, topic)
+    fill(kafka_cluster, topic, 1)
+    with stream_reader(kafka_cluster, topic, startingOffsets="earliest", minOffsetsPerTrigger="3") as reader:
+        first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        assert first == {topic: {"0": 1}}
+        fill(kafka_cluster, topic, 2)
+        assert reader.latestOffset(first, ReadAllAvailable()) == first
+        fill(kafka_cluster, topic, 1)
+        assert reader.latestOffset(first, ReadAllAvailable()) == {topic: {"0": 4}}
+
+
+def test_a_batch_waits_no_longer_than_the_delay(kafka_cluster: LocalCluster, topic: str) -> None:
+    make_topic(kafka_cluster, topic)
+    with stream_reader(kafka_cluster, topic, startingOffsets="earliest", minOffsetsPerTrigger="3", maxTriggerDelay="1ms") as reader:
+        start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        fill(kafka_cluster, topic, 1)
+        eventually(lambda: reader.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 1}})
+
+
+def test_available_now_waits_for_nothing(kafka_cluster: LocalCluster, topic: str) -> None:
+    make_topic(kafka_cluster, topic)
+    fill(kafka_cluster, topic, 2)
+    with stream_reader(kafka_cluster, topic, startingOffsets="earliest", minOffsetsPerTrigger="2", maxOffsetsPerTrigger="2") as reader:
+        fill(kafka_cluster, topic, 1)
+        reader.prepareForTriggerAvailableNow()
+        assert all_batches(reader) == [{topic: {"0": 2}}, {topic: {"0": 3}}]
+
+
 def test_a_topic_found_later_is_read_from_its_beginning(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, f"{topic}-a")
     with stream_reader(kafka_cluster, topic, subscribePattern=f"{topic}-.", startingOffsets="latest") as reader:
