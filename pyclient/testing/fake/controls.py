@@ -13,7 +13,8 @@ from pyclient.records import Header, OffsetAndMetadata, RecordMetadata, TopicPar
 from pyclient.testing.fake import view
 from pyclient.testing.fake.model.request import Request
 from pyclient.testing.fake.control import Decide, Rule, Throttle, Verdict
-from pyclient.testing.fake.model.coordinator import GROUP, Coordinator
+from pyclient.testing.fake.model.coordinator import Coordinator
+from pyclient.testing.fake.model.homes import GROUP
 from pyclient.testing.fake.model.kafka import Kafka
 from pyclient.testing.fake.model.partition import Partition
 from pyclient.testing.fake.wire import Front

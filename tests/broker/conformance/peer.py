@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, BinaryIO, Final
 
 from pyclient.codec.apis import Api, VersionRange
@@ -55,7 +55,7 @@ class Connection:
 
 
 def plain(value: Any) -> Plain:
-    """Entities as mappings, durations in ms, error codes by name."""
+    """Entities as mappings, durations and times in ms, error codes by name."""
     if dataclasses.is_dataclass(value):
         return {each.name: plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
     match value:
@@ -63,6 +63,8 @@ def plain(value: Any) -> Plain:
             return [plain(each) for each in value]
         case timedelta():
             return value // timedelta(milliseconds=1)
+        case datetime():
+            return round(value.timestamp() * 1000)
         case memoryview():
             return bytes(value)
         case enum.Enum():

@@ -55,9 +55,9 @@ def wish(partition: int = 0, offset: Value = 0, name: str = "topic", **fields: V
     return {"topic": named(name), "topic_id": topic_id(name), "partitions": [one]}
 
 
-def fetch_all(name: str = "topic", partition: int = 0, offset: int = 0) -> Step:
+def fetch_all(name: str = "topic", partition: int = 0, offset: int = 0, isolation_level: int = 0) -> Step:
     """Everything a partition holds."""
-    return Step(api=Api.FETCH, fields=fetch(wish(partition, offset, name)))
+    return Step(api=Api.FETCH, fields=fetch(wish(partition, offset, name), isolation_level=isolation_level))
 
 
 def all_partitions(name: str, timestamp: int, partitions: int = 1) -> Step:

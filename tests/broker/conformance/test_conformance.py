@@ -5,6 +5,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import pytest
@@ -23,6 +24,7 @@ from tests.broker.conformance import (
     scripts_produce,
     scripts_reading,
     scripts_three,
+    scripts_transactions,
 )
 from tests.broker.conformance.allowed import ALLOWED, Allowance
 from tests.broker.conformance.comparing import Comparison
@@ -30,21 +32,30 @@ from tests.broker.conformance.peer import offered_by, play
 from tests.broker.conformance.script import Plain, Run, Script
 
 SCRIPTS: Final = (*scripts_cluster.SCRIPTS, *scripts_produce.SCRIPTS, *scripts_reading.SCRIPTS, *scripts_groups.SCRIPTS,
-                  *scripts_groups_consumer.SCRIPTS, *scripts_admin.SCRIPTS, *scripts_logins.SCRIPTS)
+                  *scripts_groups_consumer.SCRIPTS, *scripts_admin.SCRIPTS, *scripts_logins.SCRIPTS, *scripts_transactions.SCRIPTS)
 ON_BROKER: Final = {"log.initial.task.delay.ms": 3_600_000}
 """Records of the scripts are old; a broker would begin to delete them after half a minute."""
 
+OFFSETS: Final = {"offsets.topic.num.partitions": 1}
+"""Of the topic of offsets, as `LocalCluster` makes it."""
+
 AS_A_BROKER: Final = {"group.consumer.heartbeat.interval.ms": 5000}
 """Where the model's default is another one."""
+
 
 LATE_REFUSALS: Final = {"connection.failed.authentication.delay.ms": 20}
 """Where the model's default, none, is another one than brokers', 100."""
 
 
-def cases(scripts: Iterable[Script]) -> Iterator[tuple[Script, int]]:
+OLD: Final = "3.9"
+REAL: Final = {NEWEST: "4.3.1", OLD: "3.9.1"}
+"""The broker that a profile is compared with."""
+
+
+def cases(scripts: Iterable[Script], profile: str = NEWEST) -> Iterator[tuple[Script, int]]:
     """Every script in every version of its API."""
     for script in scripts:
-        low, high = PROFILES[NEWEST].apis[script.api]
+        low, high = PROFILES[profile].apis[script.api]
         for version in range(max(low, script.since), min(high, script.until) + 1):
             yield script, version
 
@@ -54,6 +65,9 @@ CASES_OF_THREE: Final = {f"{script.name}-v{version}": (script, version) for scri
 CASES_OF_SLOW: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(scripts_groups_consumer.SLOW)}
 CASES_OF_LOGINS: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(scripts_logins.LOGINS)}
 CASES_OF_SESSIONS: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(scripts_logins.SESSIONS)}
+
+CASES_OF_V1: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(scripts_transactions.SCRIPTS)}
+CASES_OF_OLD: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(scripts_transactions.SCRIPTS, OLD)}
 
 
 class Pair(NamedTuple):
@@ -82,7 +96,19 @@ def done() -> set[str]:
 @pytest.fixture(scope="module")
 def pair(used: set[Allowance]) -> Iterator[Pair]:
     """Both clusters, for all cases: later scripts see what earlier ones left, on both alike."""
-    yield from paired(1, {"num.partitions": 2, **AS_A_BROKER, "group.consumer.assignment.interval.ms": 0}, used)
+    yield from paired(1, {"num.partitions": 2, **AS_A_BROKER, **OFFSETS, "group.consumer.assignment.interval.ms": 0}, used)
+
+
+@pytest.fixture(scope="module")
+def pair_of_v1(used: set[Allowance]) -> Iterator[Pair]:
+    """Both clusters, with the protocol of transactions that was before KIP-890."""
+    yield from paired(1, {**AS_A_BROKER, **OFFSETS}, used, features={"transaction.version": 1})
+
+
+@pytest.fixture(scope="module")
+def pair_of_old(used: set[Allowance]) -> Iterator[Pair]:
+    """Both clusters of the oldest release."""
+    yield from paired(1, OFFSETS, used, profile=OLD)
 
 
 @pytest.fixture(scope="module")
@@ -110,12 +136,14 @@ def pair_with_sessions(used: set[Allowance]) -> Iterator[Pair]:
     yield from paired(1, {**LATE_REFUSALS, "connections.max.reauth.ms": longest}, used, Security(connections_max_reauth_ms=longest))
 
 
-def paired(brokers: int, config: Mapping[str, object], used: set[Allowance], security: Security | None = None) -> Iterator[Pair]:
+def paired(brokers: int, config: Mapping[str, object], used: set[Allowance], security: Security | None = None, *, profile: str = NEWEST,
+           features: Mapping[str, int] = MappingProxyType({})) -> Iterator[Pair]:
     users = None if security is None else security.users
-    with (LocalCluster(brokers, config={**config, **ON_BROKER}, security=security) as real,
-          FakeCluster(brokers, config=config, sasl=users) as fake):
+    with (LocalCluster(brokers, config={**config, **ON_BROKER}, security=security, version=REAL[profile], features=features) as real,
+          FakeCluster(brokers, config=config, sasl=users, version=profile, features=features) as fake):
         address = first_of(real.bootstrap("PLAINTEXT" if security is None else "SASL_PLAINTEXT"))
-        offered = {api: PROFILES[NEWEST].apis[api].common(versions) for api, versions in offered_by(address).items()}
+        ours = PROFILES[profile].apis
+        offered = {api: ours[api].common(versions) for api, versions in offered_by(address).items() if api in ours}
         yield Pair(address, first_of(fake.bootstrap_servers), offered, used, real.kind == "container", defaultdict(itertools.count))
 
 
@@ -181,8 +209,23 @@ def test_the_model_ends_sessions_as_a_broker(pair_with_sessions: Pair, done: set
     assert not differences(script, version, pair_with_sessions)
 
 
+@pytest.mark.parametrize("case", CASES_OF_V1)
+def test_the_model_of_protocol_v1_answers_as_a_broker_of_it(pair_of_v1: Pair, done: set[str], case: str) -> None:
+    script, version = CASES_OF_V1[case]
+    done.add(f"V1 {case}")
+    assert not differences(script, version, pair_of_v1)
+
+
+@pytest.mark.parametrize("case", CASES_OF_OLD)
+def test_the_model_of_the_oldest_release_answers_as_a_broker_of_it(pair_of_old: Pair, done: set[str], case: str) -> None:
+    script, version = CASES_OF_OLD[case]
+    done.add(f"old {case}")
+    assert not differences(script, version, pair_of_old)
+
+
 def test_every_allowance_is_needed(pair: Pair, used: set[Allowance], done: set[str]) -> None:
-    if done != {*CASES, *CASES_OF_THREE, *CASES_OF_SLOW, *CASES_OF_LOGINS, *CASES_OF_SESSIONS}:
+    if done != {*CASES, *CASES_OF_THREE, *CASES_OF_SLOW, *CASES_OF_LOGINS, *CASES_OF_SESSIONS, *(f"V1 {case}" for case in CASES_OF_V1),
+                *(f"old {case}" for case in CASES_OF_OLD)}:
         pytest.skip("only some of the cases ran")
     assert [row for row in ALLOWED if row not in used and (pair.in_containers or not row.containers)] == []
 

@@ -21,6 +21,7 @@ from pyclient.testing.fake.handlers import (
     records,
     sasl,
     topics,
+    transactions,
     versions,
 )
 
@@ -55,4 +56,8 @@ HANDLERS: Final[Mapping[Api, Row]] = {
     Api.SASL_HANDSHAKE: Row(sasl.sasl_handshake, sasl.refuse_sasl_handshake),
     Api.SASL_AUTHENTICATE: Row(sasl.sasl_authenticate, sasl.refuse_sasl_authenticate),
     Api.INIT_PRODUCER_ID: Row(producer_ids.init_producer_id, producer_ids.refuse_init_producer_id),
+    Api.ADD_PARTITIONS_TO_TXN: Row(transactions.add_partitions_to_txn, transactions.refuse_add_partitions_to_txn),
+    Api.ADD_OFFSETS_TO_TXN: Row(transactions.add_offsets_to_txn, transactions.refuse_add_offsets_to_txn),
+    Api.END_TXN: Row(transactions.end_txn, transactions.refuse_end_txn),
+    Api.DESCRIBE_TRANSACTIONS: Row(transactions.describe_transactions, transactions.refuse_describe_transactions),
 }

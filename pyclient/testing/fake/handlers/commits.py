@@ -118,9 +118,9 @@ def _commit(kafka: Kafka, group: AnyGroup, topic: str, part: Any, request: Reque
     if _is_too_large(kafka, part):
         return ErrorCode.offset_metadata_too_large
     epoch = getattr(part, "committed_leader_epoch", NOTHING)
-    group.offsets[topic, part.partition_index] = Committed(part.committed_offset, epoch, part.committed_metadata or "")
-    kafka.report("committed", group=group.id, generation=group.generation, topic=topic, partition=part.partition_index,
-               offset=part.committed_offset, epoch=epoch, client=request.client_id)
+    place, coordinator = (topic, part.partition_index), kafka.part(Coordinator)
+    coordinator.pending.overtake(group.id, place)
+    coordinator.commit(group, place, Committed(part.committed_offset, epoch, part.committed_metadata or ""), request.client_id)
     return 0
 
 
@@ -244,6 +244,7 @@ def _delete_all(kafka: Kafka, group: AnyGroup, topic: str, indexes: list[int]) -
 def _delete(kafka: Kafka, group: AnyGroup, topic: str, index: int) -> int:
     if reads(group, topic):
         return ErrorCode.group_subscribed_to_topic
+    kafka.part(Coordinator).pending.forget(group.id, (topic, index))
     if group.offsets.pop((topic, index), None) is not None:
         kafka.report("offset deleted", group=group.id, topic=topic, partition=index)
     return 0

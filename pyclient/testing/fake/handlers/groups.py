@@ -223,7 +223,7 @@ def list_groups(kafka: Kafka, request: Request) -> Fields:
     """The groups of the broker that was asked."""
     coordinator = kafka.part(Coordinator)
     groups = coordinator.of(request.broker)
-    if any(coordinator.loading(each.id) for each in groups):
+    if any(coordinator.homes.loading(each.id) for each in groups):
         return refuse_list_groups(request, ErrorCode.coordinator_load_in_progress)
     return {"throttle_time": 0, "error_code": 0, "groups": [_listed(each) for each in groups if _wanted(request.body, each)]}
 

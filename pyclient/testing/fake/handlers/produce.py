@@ -14,9 +14,13 @@ from pyclient.codec.encode import HEADER_SIZE
 from pyclient.testing.fake.model.request import Request, Fields
 from pyclient.testing.fake.model.notifier import NotifierWatch
 from pyclient.testing.fake.handlers.leaders import endpoints, found, leader_fields
+from pyclient.testing.fake.model.batch import Batch
+from pyclient.testing.fake.model.homes import TRANSACTION
 from pyclient.testing.fake.model.kafka import Kafka
 from pyclient.testing.fake.model.partition import Appended, Partition
 from pyclient.testing.fake.model.refusal import RefusalError
+from pyclient.testing.fake.model.transaction_coordinator import TransactionCoordinator
+from pyclient.testing.fake.model.transactions import Producer
 from pyclient.testing.fake.model.validation import is_transactional, only_batch
 
 ALL: Final = -1
@@ -24,6 +28,13 @@ LEADER: Final = 1
 NONE: Final = 0
 TOPIC_IDS_SINCE: Final = 13
 LEADERS_SINCE: Final = 10
+ADDS_SINCE: Final = 12
+"""From this version on a transaction's first batch adds its partition (KIP-890)."""
+ABORTABLE_SINCE: Final = 11
+"""From this version on producers know TRANSACTION_ABORTABLE."""
+UNAVAILABLE: Final = (ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator)
+NOT_ADDED: Final = "Partition was not added to the transaction"
+NOT_VERIFIED: Final = "Unable to verify the partition has been added to the transaction. Underlying error: {}"
 ADMIN: Final = "__admin_client"
 """The client id that may write to Kafka's own topics."""
 SECOND: Final = timedelta(seconds=1)
@@ -82,19 +93,49 @@ def _appended(kafka: Kafka, request: Request, topic: Any, data: Any) -> Part:
     part = Part(_topic(request, topic), data.index)
     try:
         part.partition = found(kafka, part.topic, part.index, by_id=request.version >= TOPIC_IDS_SINCE)
-        part.appended = _write(request, part.partition, data.records)
+        part.appended = _write(kafka, request, part.partition, data.records)
     except RefusalError as refused:
         part.code, part.refused = refused.code, refused
     return part
 
 
-def _write(request: Request, partition: Partition, records: memoryview | None) -> Appended:
+def _write(kafka: Kafka, request: Request, partition: Partition, records: memoryview | None) -> Appended:
     batch = only_batch(bytes(records or b""), request.version)
     if request.body.acks not in (NONE, LEADER, ALL):
         raise RefusalError(ErrorCode.invalid_required_acks, has_log_start=False)
     if partition.topic.internal and request.client_id != ADMIN:
         raise RefusalError(ErrorCode.invalid_topic_exception, has_log_start=False)
+    if is_transactional(batch):
+        _join(kafka, request, partition, Batch.of(batch))
     return partition.write(request.broker, batch, all_in_sync=request.body.acks == ALL)
+
+
+def _join(kafka: Kafka, request: Request, partition: Partition, batch: Batch) -> None:
+    """A producer's first batch of a transaction: since version 12 it adds its partition, before that is to be done."""
+    adds, place = request.version >= ADDS_SINCE, (partition.topic.name, partition.index)
+    if not partition.joins(request.broker, batch, begins_at_0=adds):
+        return
+    producer = Producer(batch.producer_id, batch.producer_epoch)
+    coordinator, transactional_id = kafka.part(TransactionCoordinator), request.body.transactional_id
+    home = kafka.coordinator(TRANSACTION, transactional_id)
+    try:
+        if adds:
+            coordinator.add(home, transactional_id, producer, [place])
+        else:
+            coordinator.find(home, transactional_id).verify(producer, place)
+    except RefusalError as refused:
+        raise _as_produce_error(refused.code, request.version) from None
+
+
+def _as_produce_error(code: int, version: int) -> RefusalError:
+    """A coordinator's refusal as an error that producers of this version know."""
+    if code == ErrorCode.producer_fenced:
+        return RefusalError(ErrorCode.invalid_producer_epoch, has_log_start=False)
+    if code == ErrorCode.transaction_abortable and version < ABORTABLE_SINCE:
+        return RefusalError(ErrorCode.invalid_txn_state, NOT_ADDED, has_log_start=False)
+    if code in UNAVAILABLE or (code == ErrorCode.concurrent_transactions and version < ADDS_SINCE):
+        return RefusalError(ErrorCode.not_enough_replicas, NOT_VERIFIED.format(ErrorCode(code).name.upper()), has_log_start=False)
+    return RefusalError(code, has_log_start=False)
 
 
 # ---- acks=all --------------------------------------------------------------------------------------------------------

@@ -1,51 +1,32 @@
-"""InitProducerId: ids for idempotent producers. Transactions are not modelled yet and are rejected."""
+"""InitProducerId: ids for idempotent producers, and the epochs of transactional ones."""
 from __future__ import annotations
 
-import logging
+from datetime import timedelta
 from typing import Final
 
-import attrs
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.model.request import Request, Fields
 from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.producer_ids import fresh_id
+from pyclient.testing.fake.model.refusal import RefusalError
+from pyclient.testing.fake.model.request import Fields, Request
+from pyclient.testing.fake.model.transaction_coordinator import TransactionCoordinator
+from pyclient.testing.fake.model.transactions import Producer
 
-BLOCK: Final = 1000
 NONE: Final = -1
-_log = logging.getLogger(__name__)
-
-
-class Blocks:
-    """The controller hands out ids by the thousand."""
-
-    def __init__(self, _kafka: Kafka) -> None:
-        self._next = 0
-
-    def take(self) -> int:
-        """The first id of a new block."""
-        first, self._next = self._next, self._next + BLOCK
-        return first
-
-
-@attrs.define
-class Ids:
-    """What is left of a broker's block."""
-
-    next: int
-    left: int
+FENCED_SINCE: Final = 4
+"""Before this version a fenced producer gets INVALID_PRODUCER_EPOCH."""
+MS: Final = timedelta(milliseconds=1)
 
 
 def init_producer_id(kafka: Kafka, request: Request) -> Fields:
-    """A fresh id with epoch 0: without transactional id also for a producer that names the id it had."""
-    body = request.body
-    if (getattr(body, "producer_id", NONE) == NONE) != (getattr(body, "producer_epoch", NONE) == NONE) or body.transactional_id == "":
-        return refuse_init_producer_id(request, ErrorCode.invalid_request)
-    if body.transactional_id is not None:
-        _log.warning("%s wants transactions: the fake cluster has none yet", request.client_id)
-        return refuse_init_producer_id(request, ErrorCode.unsupported_version)
-    producer_id = fresh_id(kafka, request.broker)
-    kafka.report("producer id", producer_id=producer_id, broker=request.broker)
-    return {"throttle_time": 0, "error_code": 0, "producer_id": producer_id, "producer_epoch": 0}
+    """A fresh id with epoch 0, or the next epoch of a transactional id."""
+    try:
+        producer = _producer(kafka, request)
+    except RefusalError as refused:
+        return refuse_init_producer_id(request, _spelled(refused.code, request.version))
+    kafka.report("producer id", producer_id=producer.id, broker=request.broker)
+    return {"throttle_time": 0, "error_code": 0, "producer_id": producer.id, "producer_epoch": producer.epoch}
 
 
 def refuse_init_producer_id(_request: Request, code: int) -> Fields:
@@ -53,11 +34,16 @@ def refuse_init_producer_id(_request: Request, code: int) -> Fields:
     return {"throttle_time": 0, "error_code": code, "producer_id": NONE, "producer_epoch": NONE}
 
 
-def fresh_id(kafka: Kafka, broker: int) -> int:
-    """An unused id."""
-    parts = kafka.brokers[broker].parts
-    ids = parts.get(Ids)
-    if ids is None or not ids.left:
-        ids = parts[Ids] = Ids(kafka.part(Blocks).take(), BLOCK)
-    ids.next, ids.left = ids.next + 1, ids.left - 1
-    return int(ids.next - 1)
+def _producer(kafka: Kafka, request: Request) -> Producer:
+    body = request.body
+    expected = Producer(getattr(body, "producer_id", NONE), getattr(body, "producer_epoch", NONE))
+    if (expected.id == NONE) != (expected.epoch == NONE) or body.transactional_id == "":
+        raise RefusalError(ErrorCode.invalid_request)
+    if body.transactional_id is None:
+        return Producer(fresh_id(kafka, request.broker), 0)  # also for a producer that names the id it had
+    return kafka.part(TransactionCoordinator).initialize(
+        request.broker, body.transactional_id, body.transaction_timeout // MS, None if expected.id == NONE else expected)
+
+
+def _spelled(code: int, version: int) -> int:
+    return ErrorCode.invalid_producer_epoch if code == ErrorCode.producer_fenced and version < FENCED_SINCE else code

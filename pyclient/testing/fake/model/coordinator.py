@@ -2,20 +2,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol, TypeAlias
-
-from kio.schema.errors import ErrorCode
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias
 
 from pyclient.testing.fake.model.consumer_group import ConsumerGroup
-from pyclient.testing.fake.model.group import Group
+from pyclient.testing.fake.model.group import Committed, Group
+from pyclient.testing.fake.model.homes import GROUP, Homes
 from pyclient.testing.fake.model.kafka import Kafka
-from pyclient.testing.fake.model.refusal import RefusalError
+from pyclient.testing.fake.model.pending_offsets import PendingOffsets
+from pyclient.testing.fake.model.transactions import Place
 
-GROUP: Final = 0
-"""Key type of groups in FindCoordinator."""
-MOVES: Final = frozenset({"broker killed", "broker fenced", "broker started", "coordinator moved"})
-Home = tuple[int, int]
 AnyGroup: TypeAlias = Group | ConsumerGroup
 """A classic or a KIP-848 group; both share one space of ids."""
 
@@ -37,8 +33,8 @@ class Coordinator:
         self.groups: dict[str, AnyGroup] = {}
         self.keepers: dict[type[AnyGroup], Keeper] = {}
         self._kafka = kafka
-        self._homes: dict[str, Home] = {}
-        self._loaded_at: dict[str, float] = {}
+        self.homes = Homes(kafka, GROUP, self._move)
+        self.pending = PendingOffsets(kafka.settings.offsets_topic_num_partitions)
         self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
         kafka.listeners.append(self._on_event)
 
@@ -50,33 +46,49 @@ class Coordinator:
         Raises:
             RefusalError: this broker does not coordinate it, or is still loading it.
         """
-        if self._kafka.coordinator(GROUP, group_id) != broker:
-            raise RefusalError(ErrorCode.not_coordinator)
-        if self.loading(group_id):
-            raise RefusalError(ErrorCode.coordinator_load_in_progress)
+        self.homes.check(broker, group_id)
         return self.groups.get(group_id)
 
     def of(self, broker: int) -> list[AnyGroup]:
         """The groups this broker coordinates."""
-        return [each for each in self.groups.values() if self._homes[each.id][0] == broker]
-
-    def loading(self, group_id: str) -> bool:
-        """Whether its coordinator is still loading it."""
-        return self._loaded_at.get(group_id, 0.0) > self._kafka.clock()
+        return [each for each in self.groups.values() if self.homes.of(each.id) == broker]
 
     def put(self, group: AnyGroup) -> None:
         """Add a group, or replace one of the other type."""
         self._forget_timers(group)
         self.groups[group.id] = group
-        self._homes[group.id] = self._home(group.id)
+        self.homes.put(group.id)
 
     def delete(self, group: AnyGroup) -> None:
         """Delete an empty group with its offsets."""
         group.end()
         self._forget_timers(group)
-        del self.groups[group.id], self._homes[group.id]
-        self._loaded_at.pop(group.id, None)
+        del self.groups[group.id]
+        self.homes.forget(group.id)
+        self.pending.forget_group(group.id)
         self._kafka.report("group deleted", group=group.id)
+
+    # ---- offsets -----------------------------------------------------------------------------------------------------
+
+    def commit(self, group: AnyGroup, place: Place, committed: Committed, client: str | None) -> None:
+        """Keep an offset of a partition."""
+        group.offsets[place] = committed
+        topic, partition = place
+        self._kafka.report("committed", group=group.id, generation=group.generation, topic=topic, partition=partition,
+                           offset=committed.offset, epoch=committed.leader_epoch, client=client)
+
+    def end_transaction(self, partition: int, producer_id: int, *, commits: bool) -> bool:
+        """Commit or drop what a transaction committed to groups of this partition of the topic of offsets.
+
+        False: one of them has no coordinator now.
+        """
+        groups = self.pending.groups(partition, producer_id)
+        if any(self.homes.of(each) not in self._kafka.brokers or self.homes.loading(each) for each in groups):
+            return False
+        for group, place, (committed, client) in self.pending.end(groups, producer_id):
+            if commits:
+                self.commit(self.groups[group], place, committed, client)
+        return True
 
     # ---- timers ------------------------------------------------------------------------------------------------------
 
@@ -103,30 +115,17 @@ class Coordinator:
     # ---- moving ------------------------------------------------------------------------------------------------------
 
     def _on_event(self, event: str, facts: Mapping[str, object]) -> None:
-        if event in MOVES:
-            self._rehome(list(self.groups.values()))
-        elif event == "topic deleted":
+        if event == "topic deleted":
             self._forget_topic(str(facts["topic"]))
 
-    def _rehome(self, groups: Iterable[AnyGroup]) -> None:
-        for group in groups:
-            home = self._home(group.id)
-            if home != self._homes[group.id]:
-                self._homes[group.id] = home
-                self._move(group)
-
-    def _home(self, group_id: str) -> Home:
-        node = self._kafka.coordinator(GROUP, group_id)
-        return node, self._kafka.brokers[node].epoch if node in self._kafka.brokers else 0
-
-    def _move(self, group: AnyGroup) -> None:
+    def _move(self, group_id: str) -> None:
+        group = self.groups[group_id]
         self._forget_timers(group)
         keeper = self.keepers.get(type(group))
         if keeper is not None:
             keeper.unload(group)
         restored = self.groups[group.id] = group.restored()
-        self._loaded_at[group.id] = self._kafka.clock() + self._kafka.settings.coordinator_load_ms / 1000
-        self._kafka.report("group moved", group=group.id, to=self._homes[group.id][0])
+        self._kafka.report("group moved", group=group.id, to=self.homes.of(group.id))
         if keeper is not None:
             keeper.load(restored)
 
@@ -134,3 +133,4 @@ class Coordinator:
         for group in self.groups.values():
             for key in [key for key in group.offsets if key[0] == topic]:
                 del group.offsets[key]
+        self.pending.forget_topic(topic)

@@ -152,6 +152,18 @@ class Partition:
         self._append(log, batch)
         return Appended(batch.base_offset, batch.last_offset, now if limits.by_broker else NO_TIMESTAMP, self.leader_epoch)
 
+    def joins(self, broker: int, batch: Batch, *, begins_at_0: bool) -> bool:
+        """Whether this is its producer's first batch of a transaction here, which the coordinator must know of.
+
+        Raises:
+            RefusalError: this broker does not lead.
+        """
+        producers = self._writable(broker).producers
+        if batch.producer_id == NO_PRODUCER or producers.has_open(batch.producer_id, batch.producer_epoch):
+            return False
+        producers.join(batch, begins_at_0=begins_at_0)
+        return True
+
     def write_marker(self, broker: int, producer_id: int, producer_epoch: int, *, commits: bool, coordinator_epoch: int) -> Appended:
         """Append the marker that ends a producer's transaction.
 

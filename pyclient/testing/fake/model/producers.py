@@ -26,6 +26,16 @@ class Written(NamedTuple):
     timestamp: int
 
 
+class Joining(NamedTuple):
+    """A producer asked to join its first batch of a transaction here; none is in the log yet."""
+
+    epoch: int
+    lowest_sequence: int
+    """Of those that it asked for in this epoch: a batch after it would leave a gap."""
+    begins_at_0: bool
+    """With protocol V2 each epoch does."""
+
+
 class Aborted(NamedTuple):
     """A transaction that was rolled back; its records are still in the log."""
 
@@ -58,6 +68,7 @@ class Producers:
     def __init__(self) -> None:
         self.known: dict[int, Producer] = {}
         self.aborted: list[Aborted] = []
+        self._joining: dict[int, Joining] = {}
         self._open: dict[int, int] = {}  # producer → first offset of its transaction; the oldest comes first
         self._deciding: list[tuple[int, int]] = []  # transactions that have ended: first offset, offset of the marker
 
@@ -75,10 +86,14 @@ class Producers:
         Raises:
             RefusalError: its epoch is old, or records before it are missing.
         """
-        known = self.known.get(batch.producer_id)
-        if known is None or known.epoch == NO_EPOCH:
+        known, joining = self.known.get(batch.producer_id), self._joining.get(batch.producer_id)
+        is_new = known is None or known.epoch == NO_EPOCH
+        if known is not None:
+            _check_epoch(known, batch.producer_epoch)
+        if joining is not None and (batch.base_sequence > joining.lowest_sequence or (is_new and joining.begins_at_0 and batch.base_sequence)):
+            raise RefusalError(ErrorCode.out_of_order_sequence_number)
+        if known is None or is_new:
             return  # forgotten, or never seen: any sequence is taken
-        _check_epoch(known, batch.producer_epoch)
         if batch.producer_id in self._open and not batch.is_transactional:
             raise RefusalError(ErrorCode.invalid_txn_state)
         if batch.producer_epoch > known.epoch:
@@ -109,6 +124,7 @@ class Producers:
         known.written.append(Written(batch.base_sequence, batch.last_sequence, batch.base_offset, batch.last_offset,
                                      batch.max_timestamp))
         if batch.is_transactional:
+            self._joining.pop(batch.producer_id, None)
             self._open.setdefault(batch.producer_id, batch.base_offset)
 
     def _ended(self, known: Producer, batch: Batch) -> None:
@@ -130,9 +146,17 @@ class Producers:
         began = [*(first for first, _ in self._deciding), *self._open.values()]
         return min(began, default=None)
 
-    def has_open(self, producer_id: int) -> bool:
-        """Whether this producer has a transaction open here."""
-        return producer_id in self._open
+    def has_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether this producer has a transaction open here, begun in this epoch."""
+        return producer_id in self._open and self.known[producer_id].epoch == epoch
+
+    def join(self, batch: Batch, *, begins_at_0: bool) -> None:
+        """A producer asks to join its first batch of a transaction here."""
+        before = self._joining.get(batch.producer_id)
+        lowest, epoch = batch.base_sequence, batch.producer_epoch
+        if before is not None and epoch <= before.epoch:
+            lowest, epoch = min(lowest, before.lowest_sequence) if epoch == before.epoch else before.lowest_sequence, before.epoch
+        self._joining[batch.producer_id] = Joining(epoch, lowest, before.begins_at_0 if before is not None else begins_at_0)
 
     def expire(self, older_than: int) -> None:
         """Forget producers that wrote nothing since this timestamp and have no transaction open."""

@@ -30,6 +30,7 @@ class Settings:
     """After how long without a record a partition forgets a producer."""
     producer_id_expiration_check_interval_ms: int = 600_000
     """How often it looks for such producers."""
+    transaction_max_timeout_ms: int = 900_000
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 0
@@ -45,6 +46,8 @@ class Settings:
     group_consumer_migration_policy: str = attrs.field(default="bidirectional", validator=attrs.validators.in_(POLICIES))
     """Allowed online conversions of groups: also "upgrade", "downgrade", "disabled"."""
     group_consumer_regex_refresh_interval_ms: int = 600_000
+    offsets_topic_num_partitions: int = 50
+    """Of the topic of offsets, of which the model has the names only: in DescribeTransactions."""
     offset_metadata_max_bytes: int = 4096
     max_incremental_fetch_session_cache_slots: int = 1000
     fetch_max_bytes: int = 55 * MIB
@@ -68,7 +71,9 @@ class Settings:
     connection_failed_authentication_delay_ms: int = 0
     """Delay of the answer to a failed login; a real broker's is 100."""
     coordinator_load_ms: float = 0.0
-    """How long a new group coordinator answers COORDINATOR_LOAD_IN_PROGRESS. The model's own."""
+    """How long a new coordinator answers COORDINATOR_LOAD_IN_PROGRESS. The model's own."""
+    transaction_marker_ms: float = 0.0
+    """How long a coordinator takes from the end of a transaction to its markers. The model's own."""
 
     def rack_of(self, broker: int) -> str | None:
         """The rack of this broker."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyclient.codec.apis import Api
-from pyclient.testing.fake.handlers.producer_ids import BLOCK, fresh_id
+from pyclient.testing.fake.model.producer_ids import BLOCK, fresh_id
 from tests.unit.testing.fake.classic_members import ClassicMembers
 
 
@@ -54,11 +54,3 @@ def test_every_producer_gets_an_unused_id_also_from_another_broker_and_after_a_r
 def test_a_broker_takes_another_block_when_its_ids_are_used_up(members: ClassicMembers) -> None:
     assert [fresh_id(members.kafka, 1) for _ in range(BLOCK + 1)] == list(range(BLOCK + 1))
     assert fresh_id(members.kafka, 2) == 2 * BLOCK
-
-
-@pytest.mark.parametrize(("transactional_id", "producer_id", "epoch", "code"),
-                         [("tx", -1, -1, 35)])
-def test_ids_that_cannot_be_had_are_refused(members: ClassicMembers, transactional_id: str | None, producer_id: int, epoch: int, code: int) -> None:
-    answer = members.call(Api.INIT_PRODUCER_ID, 5, {"transactional_id": transactional_id, "transaction_timeout": 1000,
-                                                 "producer_id": producer_id, "producer_epoch": epoch})
-    assert (int(answer.error_code), answer.producer_id) == (code, -1)
