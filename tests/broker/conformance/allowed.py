@@ -69,6 +69,7 @@ ALLOWED: Final = (
     Allowance(Api.DESCRIBE_TRANSACTIONS, "transaction_start_time", Kind.FREE, "the broker's clock"),
     Allowance(Api.DESCRIBE_TRANSACTIONS, "topics", Kind.UNORDERED, "a hash set in the broker"),
     Allowance(Api.DESCRIBE_TRANSACTIONS, "partitions", Kind.UNORDERED, "a hash set in the broker"),
+    Allowance(Api.OFFSET_FETCH, "partitions", Kind.UNORDERED, "a hash map in the broker"),
     Allowance(Api.DELETE_TOPICS, "responses", Kind.UNORDERED, "a hash map in the broker"),
     Allowance(Api.SASL_HANDSHAKE, "mechanisms", Kind.UNORDERED, "a hash set in the broker"),
     Allowance(Api.SASL_AUTHENTICATE, "auth_bytes.r", Kind.RENAMED, "SCRAM's nonce, partly random"),

@@ -24,6 +24,7 @@ from tests.broker.conformance import (
     scripts_produce,
     scripts_reading,
     scripts_three,
+    scripts_transactional_offsets,
     scripts_transactions,
 )
 from tests.broker.conformance.allowed import ALLOWED, Allowance
@@ -32,7 +33,10 @@ from tests.broker.conformance.peer import offered_by, play
 from tests.broker.conformance.script import Plain, Run, Script
 
 SCRIPTS: Final = (*scripts_cluster.SCRIPTS, *scripts_produce.SCRIPTS, *scripts_reading.SCRIPTS, *scripts_groups.SCRIPTS,
-                  *scripts_groups_consumer.SCRIPTS, *scripts_admin.SCRIPTS, *scripts_logins.SCRIPTS, *scripts_transactions.SCRIPTS)
+                  *scripts_groups_consumer.SCRIPTS, *scripts_admin.SCRIPTS, *scripts_logins.SCRIPTS, *scripts_transactions.SCRIPTS, *scripts_transactional_offsets.SCRIPTS,
+                  *scripts_transactional_offsets.OF_CONSUMER_GROUPS)
+OF_TRANSACTIONS: Final = (*scripts_transactions.SCRIPTS, *scripts_transactional_offsets.SCRIPTS)
+"""Also compared with brokers of the protocol that was before KIP-890."""
 ON_BROKER: Final = {"log.initial.task.delay.ms": 3_600_000}
 """Records of the scripts are old; a broker would begin to delete them after half a minute."""
 
@@ -66,8 +70,8 @@ CASES_OF_SLOW: Final = {f"{script.name}-v{version}": (script, version) for scrip
 CASES_OF_LOGINS: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(scripts_logins.LOGINS)}
 CASES_OF_SESSIONS: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(scripts_logins.SESSIONS)}
 
-CASES_OF_V1: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(scripts_transactions.SCRIPTS)}
-CASES_OF_OLD: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(scripts_transactions.SCRIPTS, OLD)}
+CASES_OF_V1: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(OF_TRANSACTIONS)}
+CASES_OF_OLD: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(OF_TRANSACTIONS, OLD)}
 
 
 class Pair(NamedTuple):

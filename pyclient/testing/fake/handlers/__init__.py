@@ -21,6 +21,7 @@ from pyclient.testing.fake.handlers import (
     records,
     sasl,
     topics,
+    transactional_commits,
     transactions,
     versions,
 )
@@ -59,5 +60,6 @@ HANDLERS: Final[Mapping[Api, Row]] = {
     Api.ADD_PARTITIONS_TO_TXN: Row(transactions.add_partitions_to_txn, transactions.refuse_add_partitions_to_txn),
     Api.ADD_OFFSETS_TO_TXN: Row(transactions.add_offsets_to_txn, transactions.refuse_add_offsets_to_txn),
     Api.END_TXN: Row(transactions.end_txn, transactions.refuse_end_txn),
+    Api.TXN_OFFSET_COMMIT: Row(transactional_commits.txn_offset_commit, transactional_commits.refuse_txn_offset_commit),
     Api.DESCRIBE_TRANSACTIONS: Row(transactions.describe_transactions, transactions.refuse_describe_transactions),
 }

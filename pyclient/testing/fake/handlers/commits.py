@@ -1,12 +1,13 @@
 """Offsets that groups commit: OffsetCommit, OffsetFetch, OffsetDelete."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from pyclient.codec.apis import Api
 from pyclient.testing.fake.model.request import Request, Fields
 from pyclient.testing.fake.model.consumer_group import ConsumerGroup
 from pyclient.testing.fake.model.coordinator import AnyGroup, Coordinator
@@ -25,6 +26,9 @@ NOT_FOUND_SINCE: Final = 9
 TOP_LEVEL_SINCE: Final = 2
 GROUPS_SINCE: Final = 8
 NOTHING: Final = -1
+UNSTABLE: Final = Committed(NOTHING, NOTHING, "")
+"""In place of an offset that an open transaction has committed."""
+Offsets: TypeAlias = dict[tuple[str, int], Committed]
 
 
 # ---- committing ------------------------------------------------------------------------------------------------------
@@ -35,8 +39,9 @@ def offset_commit(kafka: Kafka, request: Request) -> Fields:
     try:
         group = _committer(kafka, request)
     except RefusalError as refused:
-        return _commit_answer(_every_partition(kafka, request, refused.code))
-    return _commit_answer(_every_partition(kafka, request, 0, group))
+        code = refused.code
+        return commit_answer(every_partition(kafka, request, lambda *_: code))
+    return commit_answer(every_partition(kafka, request, lambda topic, part: _commit(kafka, group, topic, part, request)))
 
 
 def refuse_offset_commit(request: Request, code: int) -> Fields:
@@ -75,47 +80,56 @@ def _check_generation(kafka: Kafka, group: Group, request: Request) -> None:
 
 
 def _check_epoch(kafka: Kafka, group: ConsumerGroup, request: Request) -> None:
-    member_id, epoch = request.body.member_id, request.body.generation_id_or_member_epoch
-    if group.member(member_id).classic is None and request.version < EPOCHS_SINCE:
+    if group.member(request.body.member_id).classic is None and request.version < EPOCHS_SINCE:
         raise RefusalError(ErrorCode.unsupported_version)
+    check_epoch(kafka, group, request, request.body.generation_id_or_member_epoch)
+
+
+def check_epoch(kafka: Kafka, group: ConsumerGroup, request: Request, epoch: int) -> None:
+    """Whether a member may commit in this epoch.
+
+    Raises:
+        RefusalError: it may not, or is no member.
+    """
     if kafka.profile.is_since(NEW_EPOCHS_SINCE):
-        group.check_commit(member_id, epoch, _places(kafka, request))
+        group.check_commit(request.body.member_id, epoch, _places(kafka, request))
     else:
-        group.check_epoch(member_id, epoch)
+        group.check_epoch(request.body.member_id, epoch)
 
 
 def _places(kafka: Kafka, request: Request) -> list[Place]:
     """The partitions that the request would commit."""
     return [(found.id, part.partition_index) for topic, found in _topics(kafka, request) if found is not None for part in topic.partitions
-            if 0 <= part.partition_index < len(found.partitions) and not _is_too_large(kafka, part)]
+            if 0 <= part.partition_index < len(found.partitions) and not is_too_large(kafka, part)]
 
 
-def _is_too_large(kafka: Kafka, part: Any) -> bool:
+def is_too_large(kafka: Kafka, part: Any) -> bool:
+    """Whether the metadata of an offset are."""
     return len(part.committed_metadata or "") > kafka.settings.offset_metadata_max_bytes
 
 
-def _every_partition(kafka: Kafka, request: Request, code: int, group: AnyGroup | None = None) -> Iterator[tuple[Any, Fields]]:
-    """Unknown ones first, as a real broker answers; the others get *code*, or are committed."""
+def every_partition(kafka: Kafka, request: Request, judge: Callable[[str, Any], int]) -> Iterator[tuple[Any, Fields]]:
+    """The answer for each partition: unknown ones first, as a real broker answers; *judge* gives the others' codes."""
     known: list[tuple[Any, Topic, Any]] = []
     for topic, found in _topics(kafka, request):
         for part in topic.partitions:
             if found is None or not 0 <= part.partition_index < len(found.partitions):
-                missing = ErrorCode.unknown_topic_id if found is None and request.version >= IDS_SINCE else ErrorCode.unknown_topic_or_partition
+                by_id = found is None and request.api is Api.OFFSET_COMMIT and request.version >= IDS_SINCE
+                missing = ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
                 yield topic, {"partition_index": part.partition_index, "error_code": missing}
             else:
                 known.append((topic, found, part))
     for topic, found, part in known:
-        answer = code if group is None else _commit(kafka, group, found.name, part, request)
-        yield topic, {"partition_index": part.partition_index, "error_code": answer}
+        yield topic, {"partition_index": part.partition_index, "error_code": judge(found.name, part)}
 
 
 def _topics(kafka: Kafka, request: Request) -> Iterator[tuple[Any, Topic | None]]:
     for topic in request.body.topics:
-        yield topic, kafka.topics_by_id.get(topic.topic_id) if request.version >= IDS_SINCE else kafka.topics.get(topic.name)
+        yield topic, kafka.topics_by_id.get(topic.topic_id) if hasattr(topic, "topic_id") else kafka.topics.get(topic.name)
 
 
 def _commit(kafka: Kafka, group: AnyGroup, topic: str, part: Any, request: Request) -> int:
-    if _is_too_large(kafka, part):
+    if is_too_large(kafka, part):
         return ErrorCode.offset_metadata_too_large
     epoch = getattr(part, "committed_leader_epoch", NOTHING)
     place, coordinator = (topic, part.partition_index), kafka.part(Coordinator)
@@ -124,7 +138,7 @@ def _commit(kafka: Kafka, group: AnyGroup, topic: str, part: Any, request: Reque
     return 0
 
 
-def _commit_answer(parts: Iterable[tuple[Any, Fields]]) -> Fields:
+def commit_answer(parts: Iterable[tuple[Any, Fields]]) -> Fields:
     topics: dict[object, dict[str, Any]] = {}
     for topic, fields in parts:
         name, topic_id = getattr(topic, "name", None), getattr(topic, "topic_id", None)
@@ -157,7 +171,10 @@ def _fetched(kafka: Kafka, request: Request, wanted: Any) -> Mapping[str, object
         group = _fetchable(kafka, request, wanted)
     except RefusalError as refused:
         return _fetch_error(request, wanted, refused.code)
-    offsets = group.offsets if group is not None else {}
+    offsets: Offsets = dict(group.offsets) if group is not None else {}
+    if getattr(request.body, "require_stable", False):
+        pending = kafka.part(Coordinator).pending.places(wanted.group_id)
+        offsets.update(dict.fromkeys(pending if wanted.topics is not None else pending & offsets.keys(), UNSTABLE))
     return {"group_id": wanted.group_id, "error_code": 0, "topics": _all_offsets(kafka, request, offsets) if wanted.topics is None else
             [_offsets(kafka, request, offsets, each) for each in wanted.topics]}
 
@@ -178,7 +195,7 @@ def _fetch_error(request: Request, wanted: Any, code: int) -> Mapping[str, objec
     return {"group_id": wanted.group_id, "error_code": code, "topics": topics}
 
 
-def _all_offsets(kafka: Kafka, request: Request, offsets: Mapping[tuple[str, int], Committed]) -> list[Fields]:
+def _all_offsets(kafka: Kafka, request: Request, offsets: Offsets) -> list[Fields]:
     by_topic: dict[str, list[Fields]] = {}
     for (topic, index), committed in offsets.items():
         by_topic.setdefault(topic, []).append(_offset(index, committed))
@@ -187,7 +204,7 @@ def _all_offsets(kafka: Kafka, request: Request, offsets: Mapping[tuple[str, int
             for name, topic, partitions in known if topic is not None or request.version < IDS_SINCE]
 
 
-def _offsets(kafka: Kafka, request: Request, offsets: Mapping[tuple[str, int], Committed], wanted: Any) -> Fields:
+def _offsets(kafka: Kafka, request: Request, offsets: Offsets, wanted: Any) -> Fields:
     name: str | None = getattr(wanted, "name", None)
     topic_id: UUID | None = getattr(wanted, "topic_id", None)
     code = 0
@@ -200,6 +217,7 @@ def _offsets(kafka: Kafka, request: Request, offsets: Mapping[tuple[str, int], C
 
 def _offset(index: int, committed: Committed | None, code: int = 0) -> Fields:
     found = committed or Committed(NOTHING, NOTHING, "")
+    code = ErrorCode.unstable_offset_commit if committed is UNSTABLE else code
     return {"partition_index": index, "committed_offset": found.offset, "committed_leader_epoch": found.leader_epoch,
             "metadata": found.metadata, "error_code": code}
 

@@ -15,7 +15,6 @@ from pyclient.testing.fake.model.request import Request, Fields
 from pyclient.testing.fake.model.notifier import NotifierWatch
 from pyclient.testing.fake.handlers.leaders import endpoints, found, leader_fields
 from pyclient.testing.fake.model.batch import Batch
-from pyclient.testing.fake.model.homes import TRANSACTION
 from pyclient.testing.fake.model.kafka import Kafka
 from pyclient.testing.fake.model.partition import Appended, Partition
 from pyclient.testing.fake.model.refusal import RefusalError
@@ -112,30 +111,22 @@ def _write(kafka: Kafka, request: Request, partition: Partition, records: memory
 
 def _join(kafka: Kafka, request: Request, partition: Partition, batch: Batch) -> None:
     """A producer's first batch of a transaction: since version 12 it adds its partition, before that is to be done."""
-    adds, place = request.version >= ADDS_SINCE, (partition.topic.name, partition.index)
+    adds = request.version >= ADDS_SINCE
     if not partition.joins(request.broker, batch, begins_at_0=adds):
         return
-    producer = Producer(batch.producer_id, batch.producer_epoch)
-    coordinator, transactional_id = kafka.part(TransactionCoordinator), request.body.transactional_id
-    home = kafka.coordinator(TRANSACTION, transactional_id)
     try:
-        if adds:
-            coordinator.add(home, transactional_id, producer, [place])
-        else:
-            coordinator.find(home, transactional_id).verify(producer, place)
+        kafka.part(TransactionCoordinator).join(
+            request.body.transactional_id, Producer(batch.producer_id, batch.producer_epoch), (partition.topic.name, partition.index),
+            adds=adds, knows_abortable=request.version >= ABORTABLE_SINCE)
     except RefusalError as refused:
         raise _as_produce_error(refused.code, request.version) from None
 
 
 def _as_produce_error(code: int, version: int) -> RefusalError:
     """A coordinator's refusal as an error that producers of this version know."""
-    if code == ErrorCode.producer_fenced:
-        return RefusalError(ErrorCode.invalid_producer_epoch, has_log_start=False)
-    if code == ErrorCode.transaction_abortable and version < ABORTABLE_SINCE:
-        return RefusalError(ErrorCode.invalid_txn_state, NOT_ADDED, has_log_start=False)
     if code in UNAVAILABLE or (code == ErrorCode.concurrent_transactions and version < ADDS_SINCE):
         return RefusalError(ErrorCode.not_enough_replicas, NOT_VERIFIED.format(ErrorCode(code).name.upper()), has_log_start=False)
-    return RefusalError(code, has_log_start=False)
+    return RefusalError(code, NOT_ADDED if code == ErrorCode.invalid_txn_state else None, has_log_start=False)
 
 
 # ---- acks=all --------------------------------------------------------------------------------------------------------

@@ -36,9 +36,9 @@ class PendingOffsets:
         """A transaction commits an offset."""
         self._pending.setdefault(group, {}).setdefault(producer_id, {})[place] = pending
 
-    def is_pending(self, group: str, place: Place) -> bool:
-        """Whether a transaction is open that has committed an offset of this partition."""
-        return any(place in each for each in self._pending.get(group, {}).values())
+    def places(self, group: str) -> set[Place]:
+        """The partitions of which a transaction has committed an offset to this group, and is still open."""
+        return {place for offsets in self._pending.get(group, {}).values() for place in offsets}
 
     def overtake(self, group: str, place: Place) -> None:
         """An offset is committed without transaction, and later than those that are pending."""

@@ -85,6 +85,23 @@ class TransactionCoordinator:
             self._limit(found)
         self._report(found)
 
+    def join(self, transactional_id: str, producer: Producer, place: Place, *, adds: bool, knows_abortable: bool) -> None:
+        """What another broker asks before a transaction's first batch or offset there: *adds* it, or must be added.
+
+        Raises:
+            RefusalError: as of `add`, with codes that answers to Produce have; and it is not added.
+        """
+        home = self._kafka.coordinator(TRANSACTION, transactional_id)
+        try:
+            if adds:
+                self.add(home, transactional_id, producer, [place])
+            else:
+                self.find(home, transactional_id).verify(producer, place)
+        except RefusalError as refused:
+            code = ErrorCode.invalid_producer_epoch if refused.code == ErrorCode.producer_fenced else refused.code
+            abortable = code == ErrorCode.transaction_abortable and not knows_abortable
+            raise RefusalError(ErrorCode.invalid_txn_state if abortable else code) from None
+
     def end(self, broker: int, transactional_id: str, producer: Producer, event: Event, *, bump: bool) -> Producer:
         """Commit or abort; returns who goes on. *bump*: as since version 5 of EndTxn.
 
