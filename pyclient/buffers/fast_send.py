@@ -18,6 +18,7 @@ from cython.cimports.pyclient.buffers.queues import TopicQueues
 from cython.cimports.pyclient.buffers.rows import KeyHash
 from cython.cimports.pyclient.buffers.am_send import PYGEN_RETURN, PySendResult, sendfunc, set_am_send
 
+import inspect
 from collections import deque
 from functools import update_wrapper
 from inspect import CORO_CREATED, getcoroutinestate
@@ -259,4 +260,6 @@ def async_fast_send(method):
         completed._delivery = delivery
         return completed
 
-    return update_wrapper(send, method)
+    update_wrapper(send, method)
+    mark = getattr(inspect, "markcoroutinefunction", None)  # since 3.12; before, asyncio asks Cython's functions themselves
+    return send if mark is None else mark(send)

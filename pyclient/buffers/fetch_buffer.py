@@ -1,8 +1,12 @@
+# cython: language_level=3, freethreading_compatible=True
 """Fetched data between the loop, which puts it, and one user thread, which takes it; bounded in bytes, undecoded.
 
 Knows entries, partitions and generations; knows no brokers and no records. Rule: what was fetched for an older
 generation of a partition (before a seek or a new assignment) is never returned (C03). Only the entry that was taken
 last has open batches (B06).
+
+Compiled for the sake of its lock: where the interpreter may raise Ctrl-C behind any call (since 3.12), also between a
+lock's ``__enter__`` and the block, a lock that Python code holds may stay held. Compiled code is not interrupted there.
 """
 from __future__ import annotations
 

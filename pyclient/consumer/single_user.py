@@ -1,18 +1,25 @@
 """One user of a consumer at a time: a second one gets an error, not a queue."""
 from __future__ import annotations
 
-import threading
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
+from types import FrameType, TracebackType
+from typing import TypeAlias
 
 from pyclient.errors import ConcurrentUseError, IllegalStateError
+
+
+Call: TypeAlias = tuple[object, FrameType]
+"""The user, a thread's number or a task, and the frame of the consumer's method."""
 
 
 class SingleUser:
     """``with single_user:`` around each call.
 
-    A call by a rebalance listener is part of the call in which the listener runs.
+    A call by a rebalance listener is part of the call in which the listener runs. Ctrl-C may end a call between the
+    lines that take and release the consumer: what was taken by a call that is no longer on the thread's stack counts
+    as released.
 
     *check* raises when the consumer is closed; *user* returns the caller: a thread or a task.
 
@@ -20,19 +27,19 @@ class SingleUser:
         ConcurrentUseError: another thread or task is using the consumer.
     """
 
-    __slots__ = ("_busy", "_check", "_listener_user", "_user", "outside_listeners")
+    __slots__ = ("_check", "_held", "_listener_user", "_user", "outside_listeners")
 
     def __init__(self, check: Callable[[], object], user: Callable[[], object]) -> None:
         self._check = check
         self._user = user
-        self._busy = threading.Lock()
+        self._held: dict[None, Call] = {}  # at most one; setdefault takes the consumer and says by whom, in one step
         self._listener_user: object = None  # the thread or task that runs a listener now
         self.outside_listeners = OutsideListeners(self)
         """The same for calls that a listener must not make."""
 
     def taken(self) -> bool:
         """Whether a call uses the consumer now."""
-        return self._busy.locked()
+        return bool(self._held)
 
     @property
     def in_listener(self) -> bool:
@@ -50,14 +57,38 @@ class SingleUser:
 
     # No generators here: every poll enters and exits.
     def __enter__(self) -> None:
+        self.enter(sys._getframe(1))
+
+    def enter(self, frame: FrameType) -> None:
+        """Let the call of this *frame* use the consumer, until `__exit__`."""
         self._check()
-        if not self.in_listener and not self._busy.acquire(blocking=False):
-            raise ConcurrentUseError("this consumer is being used by another thread or task: only wakeup() may be called meanwhile. "
-                                     "Give each its own consumer.")
+        if self.in_listener:
+            return
+        call = (self._user(), frame)
+        held = self._held.setdefault(None, call)
+        if held is not call:
+            if not was_interrupted(held, call):
+                raise ConcurrentUseError("this consumer is being used by another thread or task: only wakeup() may be called meanwhile. "
+                                         "Give each its own consumer.")
+            self._held[None] = call
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if not self.in_listener:
-            self._busy.release()
+            self._held.pop(None, None)
+
+
+def was_interrupted(held: Call, call: Call) -> bool:
+    """Whether *held* was a call of the same thread that is over, although it has not released the consumer.
+
+    Tasks are not interrupted between two lines; only their calls may be suspended, off any stack.
+    """
+    (holder, before), (user, frame) = held, call
+    if holder != user or not isinstance(user, int):
+        return False
+    above: FrameType | None = frame
+    while above is not None and above is not before:
+        above = above.f_back
+    return above is None
 
 
 class OutsideListeners:
@@ -76,7 +107,7 @@ class OutsideListeners:
         if self._single_user.in_listener:
             raise IllegalStateError("called inside a rebalance listener, which runs in the middle of a poll: there commit, seek and pause are "
                                     "allowed; call poll, subscribe, assign and close outside of the listener")
-        self._single_user.__enter__()
+        self._single_user.enter(sys._getframe(1))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._single_user.__exit__(kind, error, trace)

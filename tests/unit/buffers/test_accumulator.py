@@ -752,9 +752,11 @@ def test_no_reference_to_done_batches_is_kept_while_another_lingers() -> None:
         sealed = drain(buffers, queue)
         assert sealed is batch
         buffers.release(batch)
-        references.append(sys.getrefcount(batch))
+        alone = [object()]
+        (also,) = alone
+        references.append(sys.getrefcount(batch) - sys.getrefcount(also))  # interpreters differ in what an argument adds
         del batch, sealed, delivery
-    assert set(references) == {3}, "more references than this test's two names and the argument"
+    assert set(references) == {0}, "more references than this test's two names, and the argument"
 
 
 # --- spreading -------------------------------------------------------------------------------------------------------

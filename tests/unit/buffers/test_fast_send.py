@@ -312,7 +312,8 @@ def test_both_producers_declare_send_with_types_and_docstring_in_the_facade() ->
 
 
 def test_async_send_is_a_coroutine_function_to_inspect_and_mock() -> None:
-    assert asyncio.iscoroutinefunction(AsyncProducer.send)
+    is_coroutine_function = inspect.iscoroutinefunction if sys.version_info >= (3, 12) else asyncio.iscoroutinefunction
+    assert is_coroutine_function(AsyncProducer.send)
     assert isinstance(unittest.mock.create_autospec(AsyncProducer).send, unittest.mock.AsyncMock)
 
 
