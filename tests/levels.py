@@ -16,6 +16,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/broker/durability": "three brokers killed and paused under load",
     "tests/broker/test_access.py": "ACLs, each on a cluster with users",
     "tests/broker/test_benchmarks.py": "each benchmark once",
+    "tests/broker/test_exactly_once.py": "worker processes that are killed",
     "tests/broker/test_failover.py": "brokers that die and come back",
     "tests/broker/test_group_members.py": "timeouts and fencing of members, in real seconds",
     "tests/broker/test_java_reads_our_batches.py": "Java's tools, a JVM for each case",
@@ -33,6 +34,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     # what users install
     "tests/test_packaging.py": "the wheel is built, which takes minutes",
     # Spark: the flights demo stays
+    "tests/spark/test_exactly_once.py": "streams whose tasks and drivers fail at each step",
     "tests/spark/test_security.py": "each way to log in, a JVM's streams for each",
     "tests/spark/test_sink.py": "streams that fail and restart",
     "tests/spark/test_source.py": "streams that fail and restart",

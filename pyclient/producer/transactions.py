@@ -60,27 +60,18 @@ class TransactionCalls:
         await self._done(TransactionEvent.SEND_OFFSETS, lambda: manager.send_offsets(given, member), timeout)
 
     async def commit(self, timeout: float | None) -> None:
-        """Commit the open transaction. Its error reports failed records, so `close` does not raise them again."""
-        manager = self._manager(TransactionEvent.COMMIT)
-        try:
-            await self._done(TransactionEvent.COMMIT, manager.commit, timeout)
-        except KafkaTimeoutError:
-            raise  # the outcome is not known
-        except KafkaError:
-            self._core.observer.take_failures()
-            raise
+        """Commit the open transaction."""
+        await self._done(TransactionEvent.COMMIT, self._manager(TransactionEvent.COMMIT).commit, timeout)
 
     async def abort(self, timeout: float | None) -> None:
         """Abort the open transaction. The failures of its records need not be looked at then."""
-        manager = self._manager(TransactionEvent.ABORT)
-        await self._done(TransactionEvent.ABORT, manager.abort, timeout)
+        await self._done(TransactionEvent.ABORT, self._manager(TransactionEvent.ABORT).abort, timeout)
         self._core.observer.take_failures()
 
     async def abort_open(self, timeout: float | None) -> None:
         """Abort at the end of the client, if a transaction is open; its coordinator ends it in time otherwise."""
         if self._transactions is not None and self._transactions.is_open:
-            await self._done(TransactionEvent.ABORT, self._transactions.abort, timeout)
-            self._core.observer.take_failures()
+            await self.abort(timeout)
 
     def check(self) -> None:
         """Raise unless the producer is transactional."""
@@ -106,9 +97,15 @@ class TransactionCalls:
         core.check_open()
         limit = seconds(timeout, core.config.max_block_ms)
         with self._timed(call):
-            pending = start()
-            core.driver.wake()
-            await core.driver.until(lambda: manager.take(pending), limit, lambda: self._late(call, limit))
+            try:
+                pending = start()
+                core.driver.wake()
+                await core.driver.until(lambda: manager.take(pending), limit, lambda: self._late(call, limit))
+            except (KafkaTimeoutError, IllegalStateError):
+                raise  # the transaction goes on
+            except KafkaError:
+                core.observer.take_failures()  # this error reports them: `close` does not raise them again
+                raise
 
     def _late(self, call: TransactionEvent, limit: float | None) -> KafkaError:
         cause = self._manager(call).last_error or self._core.metadata.last_error

@@ -1,0 +1,260 @@
+"""What is common to both loops: outputs, figures, policies, and the order of calls that makes each input count once.
+
+`Loop` is written once as a generator of steps; `exactly_once` performs them for a sync and for an async client. One
+transaction holds the outputs of one poll and the offsets behind it. So no transaction is open inside a poll, where
+partitions come and go.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import attrs
+import tenacity
+
+from pyclient.buffers.records_view import Records
+from pyclient.core.transactions.states import TransactionState
+from pyclient.errors import ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
+from pyclient.processing.dead_letters import Failure
+from pyclient.producer.arguments import GivenHeaders
+from pyclient.records import TopicPartition
+from pyclient.runtime.steps import Steps
+
+log = logging.getLogger(__name__)
+
+Step: TypeAlias = Callable[[], Any]
+"""A call; its result is awaited where clients are async."""
+POLL_S: Final = 1.0
+"""Longest poll, in seconds: as often it is seen that the loop was stopped."""
+RETRY: Final = tenacity.Retrying(stop=tenacity.stop_after_attempt(3), wait=tenacity.wait_exponential(multiplier=0.1, max=5))
+"""How often a function is called with one record."""
+RESTART: Final = tenacity.Retrying(stop=tenacity.stop_after_delay(600), wait=tenacity.wait_exponential(multiplier=0.1, max=10))
+"""How often transactions may fail in a row."""
+
+
+class Output(NamedTuple):
+    """A record to be written, as `Producer.send` takes it."""
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    partition: int | None = None
+    timestamp: int | None = None
+    headers: GivenHeaders = ()
+
+
+@attrs.define
+class Progress:
+    """What a loop has done: figures of committed transactions, and how many were aborted."""
+
+    records: int = 0
+    outputs: int = 0
+    dead_letters: int = 0
+    transactions: int = 0
+    aborted: int = 0
+
+    def add(self, other: Progress) -> None:
+        """Count a committed transaction."""
+        self.records += other.records
+        self.outputs += other.outputs
+        self.dead_letters += other.dead_letters
+        self.transactions += 1
+
+
+class Attempts:
+    """A tenacity policy, asked after each failure of a row."""
+
+    def __init__(self, policy: tenacity.BaseRetrying) -> None:
+        self._policy = policy
+        self.reset()
+
+    def reset(self) -> None:
+        """It has succeeded: the next failure is the first of a row."""
+        self._state = tenacity.RetryCallState(self._policy, None, (), {})  # no function: it is called here
+
+    @property
+    def count(self) -> int:
+        """The number of this attempt, from 1."""
+        return self._state.attempt_number
+
+    def pause(self, error: BaseException) -> float | None:
+        """Seconds to wait before the next attempt; None: that was the last."""
+        self._state.set_exception((type(error), error, error.__traceback__))
+        if self._policy.stop(self._state):
+            return None
+        seconds = self._policy.wait(self._state)
+        self._state.prepare_for_next_attempt()
+        return float(seconds)
+
+
+class BadOutputError(Exception):
+    """An output cannot be sent: its record is given up, and the transaction begins again without it."""
+
+    def __init__(self, record: Any, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.record = record
+        self.error = error
+
+
+class Loop:
+    """The order of calls. *consumer* and *producer* are both sync or both async."""
+
+    def __init__(self, consumer: Any, producer: Any, process: Callable[[Records, Progress], Any], pause: Callable[[float], Any],
+                 restart: tenacity.BaseRetrying) -> None:
+        check_clients(consumer, producer)
+        self.consumer = consumer
+        self.producer = producer
+        self.progress = Progress()
+        self.stopping = False
+        self.given_up: dict[tuple[TopicPartition, int], Failure] = {}
+        """Records whose outputs cannot be sent; they go to the dead letters."""
+        self._process = process
+        self._pause = pause
+        self._attempts = Attempts(restart)
+
+    def stop(self) -> None:
+        """End after the present transaction. Any thread may call it, and a signal handler."""
+        self.stopping = True
+        self.consumer.wakeup()
+
+    def check_running(self) -> None:
+        """Between two attempts with one record: a loop that was stopped does not go on with it.
+
+        Raises:
+            WakeupError: it was stopped; the transaction is to be aborted.
+        """
+        if self.stopping:
+            raise WakeupError("the loop was stopped")
+
+    def run(self) -> Steps[Step, None]:
+        """Process until `stop`.
+
+        Raises:
+            KafkaError: it is fatal, or transactions failed as often as the policy allows.
+            Exception: what the function raised, when there is no topic for dead letters.
+        """
+        if self.producer._transaction_calls().state is TransactionState.UNINITIALIZED:
+            yield self.producer.init_transactions
+        while not self.stopping:
+            try:
+                yield from self._turn()
+                self._attempts.reset()
+            except WakeupError:
+                continue  # `stop`, or the user's own
+            except (KafkaError, BadOutputError) as error:
+                yield from self._wait_after(error)
+
+    def _wait_after(self, error: KafkaError | BadOutputError) -> Steps[Step, None]:
+        seconds = None if getattr(error, "fatal", False) else self._attempts.pause(error)
+        if seconds is None:
+            raise error
+        log.warning("a transaction of %s was aborted and is repeated after %.1f s (attempt %d): %s", self.producer, seconds, self._attempts.count, error)
+        yield lambda: self._pause(seconds)
+
+    def _turn(self) -> Steps[Step, None]:
+        records: Records = yield lambda: self.consumer.poll(POLL_S)
+        if not records:
+            return
+        done = Progress(records=len(records))
+        yield self.producer.begin_transaction
+        try:
+            yield lambda: self._process(records, done)
+            yield lambda: self.producer.send_offsets(records, self.consumer.group_metadata())
+            yield from self._end(self.producer.commit_transaction)
+        except BaseException as error:
+            yield from self._abort(records, error)
+            raise
+        self.progress.add(done)
+        self._forget_before(records.positions())
+
+    def _abort(self, records: Records, error: BaseException) -> Steps[Step, None]:
+        """Abort, and go back to before these records; nothing if the producer cannot continue."""
+        if isinstance(error, KafkaError) and error.fatal:
+            return
+        self.progress.aborted += 1
+        try:
+            yield from self._end(self.producer.abort_transaction)
+        except KafkaError as failed:
+            if failed.fatal and isinstance(error, KafkaError | BadOutputError):
+                raise failed from error
+            error.add_note(f"Aborting the transaction failed too: {failed}")
+            return
+        yield lambda: self._rewind(records)
+
+    def _end(self, call: Step) -> Steps[Step, None]:
+        """Commit or abort; a call that ran out of time goes on, and is made again to learn its outcome."""
+        attempts = Attempts(RESTART)
+        while True:
+            try:
+                yield call
+            except KafkaTimeoutError as error:
+                seconds = attempts.pause(error)
+                if seconds is None:
+                    raise
+                yield partial(self._pause, seconds)
+                continue
+            return
+
+    def _forget_before(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Records that were given up, and whose transaction is committed now."""
+        self.given_up = {(tp, offset): failure for (tp, offset), failure in self.given_up.items() if offset >= positions.get(tp, 0)}
+
+    def _rewind(self, records: Records) -> None:
+        """Partitions that were lost meanwhile are read by their new owner, from the committed offsets."""
+        assigned = self.consumer.assignment()
+        for tp, own in records.by_partition():
+            if tp in assigned:
+                self.consumer.seek(tp, own[0].offset)
+
+
+def check_clients(consumer: Any, producer: Any) -> None:
+    """Whether these clients can process exactly once.
+
+    Raises:
+        ConfigurationError: an option of the consumer does not allow it.
+        IllegalStateError: the producer is not transactional.
+    """
+    config = consumer._config
+    if config.group_id is None:
+        raise ConfigurationError("ExactlyOnce commits offsets of a group: give the consumer a group_id", option="group_id")
+    if config.enable_auto_commit:
+        raise ConfigurationError("ExactlyOnce commits offsets in its transactions: give the consumer enable_auto_commit=False", option="enable_auto_commit")
+    if config.isolation_level != "read_committed":
+        raise ConfigurationError("ExactlyOnce must not see records of transactions that are aborted: give the consumer isolation_level='read_committed'",
+                                 option="isolation_level")
+    producer._transaction_calls().check()
+
+
+def check_dead_letters(topic: str | None, producer: Any) -> None:
+    """Dead letters are written byte for byte, which a serializer would not allow.
+
+    Raises:
+        ConfigurationError: the producer has a serializer.
+    """
+    config = producer._core.config
+    given = [name for name in ("key_serializer", "value_serializer") if getattr(config, name) is not None]
+    if topic is not None and given:
+        raise ConfigurationError(f"dead_letters needs a producer without {' and '.join(given)}: failed records are written byte for byte. Serialize outputs in "
+                                 "your function.", option=given[0])
+
+
+def as_outputs(given: Iterable[Output] | Output | None) -> list[Output]:
+    """What a function returned, as a list.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if given is None:
+        return []
+    outputs = [given] if isinstance(given, Output) else list(given)
+    for each in outputs:
+        if not isinstance(each, Output):
+            raise TypeError(f"the function returned {type(each).__name__} {each!r} among its outputs: expected Output(topic, value, key, ...)")
+    return outputs
+
+
+def already_running() -> IllegalStateError:
+    """One loop runs once at a time."""
+    return IllegalStateError("this loop is running already")
