@@ -67,7 +67,7 @@ class Striker:
 
 
 def send(striker: Striker, producer: Producer, numbers: range) -> None:
-    """Send these numbers, each until its call is not broken off. It may have been accepted before: then it is doubled."""
+    """Send these numbers, each until its call is not broken off; what was accepted before is doubled then."""
     for number in numbers:
         while striker.call(lambda number=number: producer.send("numbers", b"%d" % number, partition=0)) is None:  # type: ignore[misc]
             pass
