@@ -71,11 +71,6 @@ def start(stream: Load, checkpoint: str) -> Start:
     return started
 
 
-def test_each_row_is_written_once(start: Start, source: str, kafka_cluster: LocalCluster, out: str) -> None:
-    assert start(sink_to(kafka_cluster, out))
-    assert committed(kafka_cluster, out, ROWS) == list(range(ROWS))
-
-
 def test_a_batch_that_was_written_before_spark_knew_is_not_written_again(
     start: Start, source: str, kafka_cluster: LocalCluster, out: str,
 ) -> None:
