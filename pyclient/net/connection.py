@@ -122,8 +122,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def next_deadline(self) -> float | None:
         """When a request is overdue, throttling ends, the session is to be renewed, or silence is to be looked for."""
-        return earliest(self.session.renew_at, self._in_flight.deadline(), self.throttle.deadline(self._clock()),
-                        self.silence.look_at(self._answer_due_since()))
+        return earliest(self.session.renew_at, self.overdue_at(), self.silence.look_at(self._answer_due_since()))
+
+    def overdue_at(self) -> float | None:
+        """When a request is overdue, or throttling ends: all that matters of a connection that is being closed."""
+        return earliest(self._in_flight.deadline(), self.throttle.deadline(self._clock()))
 
     def is_silent(self, now: float) -> bool:
         """Whether an answer is due and nothing comes."""

@@ -197,7 +197,7 @@ class ConnectionPool:
     def next_deadline(self) -> float | None:
         """When `tick` must be called next."""
         first = earliest(self._next_node_at, *[node.next_deadline(self._options.max_idle, self._looked_at, self._patience) for node in self._all_nodes()])
-        self._due = earliest(first, *[connection.next_deadline() for connection in self._closing])
+        self._due = earliest(first, *[connection.overdue_at() for connection in self._closing])
         return self._due
 
     def _connections(self) -> list[Connection]:

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from benchmarks import _latencies, consume, latency, produce, security
+from benchmarks import _latencies, _transactions, consume, latency, produce, security, transactions
 from benchmarks._access import access
 from pyclient.testing import LocalCluster, Security
 
@@ -45,6 +45,15 @@ def test_every_client_sends_one_record_at_a_time_and_ours_show_where_its_time_go
     assert timeline["stages"].keys() == timeline["counts"].keys() == set(latency.STAGED)
     assert all("write to the socket" in stages for stages in timeline["stages"].values())
     assert all(row["calls"] > 0 for row in timeline["counts"].values())
+
+
+def test_every_client_commits_transactions_and_passes_records_through(kafka_cluster: LocalCluster) -> None:
+    chance = random.Random(1)
+    found = transactions.batches(kafka_cluster, 10, 8, tuple(_transactions.BATCHES), 1, chance)
+    assert found.keys() == _transactions.BATCHES.keys()
+    assert all(0 < row["p50_ms"] <= row["p99_ms"] and row["per_s"] > 0 for row in found.values())
+    passed = transactions.loops(kafka_cluster, 600, tuple(_transactions.LOOPS), 1, chance)
+    assert passed.keys() == _transactions.LOOPS.keys()
 
 
 @pytest.mark.kafka(security=Security())

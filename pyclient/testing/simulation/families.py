@@ -14,7 +14,7 @@ from pyclient.testing.simulation.run import Outcome, Run, run_seed
 OF_GROUPS: Final = frozenset({"classic member", "consumer member"})
 """State tables of members of groups."""
 OF_TRANSACTIONS: Final = frozenset({"transaction"})
-"""State tables that no family exercises yet: the fake cluster has no coordinator of transactions."""
+"""State tables that no family exercises. Chains do (`tests/simulation/exactly_once_world.py`); rows are not counted."""
 
 
 @attrs.frozen(kw_only=True)

@@ -45,18 +45,18 @@ WORK_PER_S: Final = 1000.0
 class World:
     """One loop with virtual time, one fake cluster, one network, any number of async clients, all decided by one seed.
 
-    ``config``, ``version`` and ``sasl`` are those of `FakeCluster`; brokers have the ids 1 to *brokers*. `run` runs a
-    program, `inside` puts clients into the world, `cluster` has the cluster's controls, `strike` schedules faults. The
-    same seed and the same program give the same run: ``journal.digest`` proves it, ``journal.timeline()`` shows its
-    last events. Times are virtual seconds since the world began. ``with`` closes it. Sync clients have threads, so they
-    cannot be in it.
+    ``config``, ``version``, ``features`` and ``sasl`` are those of `FakeCluster`; brokers have the ids 1 to *brokers*.
+    `run` runs a program, `inside` puts clients into the world, `cluster` has the cluster's controls, `strike` schedules
+    faults. The same seed and the same program give the same run: ``journal.digest`` proves it, ``journal.timeline()``
+    shows its last events. Times are virtual seconds since the world began. ``with`` closes it. Sync clients have
+    threads, so they cannot be in it.
 
     With ``tls``, a server context, brokers speak TLS. Take keys whose signatures have one size, or a seed gives several
     runs: ``CertificateAuthority(key="ed25519").server_context("broker-1", …)``.
     """
 
     def __init__(self, seed: int, *, brokers: int = 3, config: Mapping[str, object] | None = None, version: str = NEWEST,
-                 tls: ssl.SSLContext | None = None, sasl: Mapping[str, str] | None = None) -> None:
+                 features: Mapping[str, int] | None = None, tls: ssl.SSLContext | None = None, sasl: Mapping[str, str] | None = None) -> None:
         self.seed = seed
         self.loop = SimulationLoop(self.random("order"))  # type: ignore[abstract] # no loop is abstract when it runs
         self.journal = Journal(self.loop.time)
@@ -64,7 +64,7 @@ class World:
         """How far the wall clock is ahead."""
         nodes = [Broker(number, f"broker-{number}", PORT, rack=f"rack-{number}") for number in range(1, brokers + 1)]
         self.kafka = Kafka(nodes, clock=self.loop.time, wall=self.wall, random=self.random("cluster"),
-                           settings=Settings.parse(config or {}), profile=PROFILES[version], users=sasl)
+                           settings=Settings.parse(config or {}), profile=PROFILES[version].with_features(features or {}), users=sasl)
         self.control = Control()
         self.front = Front(self.kafka, self.control)
         if tls is not None:

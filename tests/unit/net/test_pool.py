@@ -730,6 +730,21 @@ def test_M10_a_request_on_a_retired_connection_becomes_overdue_like_any_other() 
     run(test())
 
 
+def test_the_silence_of_a_retired_connection_wakes_the_client_no_more_before_its_request_is_overdue() -> None:
+    """It is looked for at nodes' connections only: a deadline in the past made the client's loop turn without end."""
+    async def test() -> None:
+        async with Peer(muted_after_introduction) as bootstrap, Peer(broker) as node, rig(("127.0.0.1", bootstrap.port)) as here:
+            pending = here.ask(await here.node())
+            here.connections.update_nodes({1: at(node)})
+            here.pass_time(10)  # longer than the patience with a connection that is in use
+            assert here.deadline is not None
+            assert here.deadline > 0
+            here.pass_time(21)
+            assert isinstance(await pending, Unknown)
+
+    run(test())
+
+
 def test_P22_a_connection_closed_after_acks_0_requests_is_a_failure() -> None:
     async def refuses(conversation: Conversation) -> None:
         await conversation.introduce()

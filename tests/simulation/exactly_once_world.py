@@ -1,0 +1,227 @@
+"""Chains in a simulated world: workers read one topic, write another, and commit both in one transaction.
+
+Workers stop, crash in the middle of a transaction, are cut off for a while, or freeze and go on as zombies beside their
+successors, while faults strike brokers and connections. Whether each input has exactly one committed output is read
+from the cluster's logs.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any, Final
+
+import attrs
+import tenacity
+
+from pyclient import AsyncConsumer, AsyncProducer, Record
+from pyclient.codec.apis import Api
+from pyclient.codec.batches import read_batches
+from pyclient.errors import KafkaError
+from pyclient.processing import AsyncExactlyOnce, Output
+from pyclient.testing import Fail, World
+from pyclient.testing.fake.model.coordinator import Coordinator
+from pyclient.testing.fake.model.partition import Partition
+from pyclient.testing.fake.model.request import Request
+from pyclient.testing.simulation.network import Cut
+
+INPUTS: Final = 120
+PARTITIONS: Final = 3
+SLOTS: Final = 3
+GROUP: Final = "workers"
+ONCE: Final = tenacity.Retrying(stop=tenacity.stop_after_attempt(1))
+ENDINGS: Final = ("stops", "crashes", "freezes", "naps")
+FAULTS_END_S: Final = 30.0
+LONGEST_S: Final = 300.0
+"""In virtual time: long after the last fault everything must be processed."""
+TRANSACTION_S: Final = 20.0
+"""transaction_timeout_ms of the workers."""
+FAILING: Final = 0.01
+REFUSED: Final = 0.03
+"""Share of offset commits that are refused, as of a member that the group does not know."""
+UNKNOWN_MEMBER_ID: Final = 25
+MOVES: Final = 4
+"""How often the coordinator of a transactional id moves."""
+CONFIG: Final = {
+    "min.insync.replicas": 2, "group.consumer.session.timeout.ms": 6000, "replica_lag_ms": 5,
+}
+
+
+@attrs.define
+class Outcome:
+    """How a seed ended."""
+
+    digest: str
+    outputs: Counter[int]
+    open: list[str]
+    """Partitions with a transaction that has not ended."""
+    lives: Counter[str] = attrs.field(factory=Counter)
+    aborted: int = 0
+    fenced: int = 0
+    surprises: list[str] = attrs.field(factory=list)
+    """Errors that no worker may get."""
+
+
+class Chain:
+    """One seed."""
+
+    def __init__(self, seed: int) -> None:
+        random = Random(f"{seed}/chain")
+        self._random = random
+        self._settings = {**CONFIG, "coordinator_load_ms": random.choice((0, 300)), "transaction_marker_ms": random.choice((0, 0, 30, 300))}
+        self._protocol = random.choice(("classic", "consumer"))
+        self.world = World(seed, config=self._settings, features={"transaction.version": random.choice((1, 2))})
+        self.outcome = Outcome("", Counter(), [])
+        self._loops: dict[str, AsyncExactlyOnce] = {}
+
+    def run(self, faults: int) -> Outcome:
+        """Process all inputs, or fail after `LONGEST_S`."""
+        with self.world as world:
+            world.strike(world.plan(faults, end=FAULTS_END_S))
+            for _ in range(MOVES if faults else 0):
+                world.loop.call_at(self._random.uniform(1.0, FAULTS_END_S), self._move, self._random.randrange(SLOTS), self._random.choice((1, 2, 3)))
+            if faults:
+                rule = world.control.intercept(self._refuses, api=Api.TXN_OFFSET_COMMIT)
+                world.loop.call_at(FAULTS_END_S, rule.remove)
+            world.run(self._live())
+            self.outcome.outputs = Counter(value for partition in self._partitions("out") for value in committed(partition))
+            self.outcome.open = [each.name for each in self._partitions("out") if each.log.last_stable != each.log.high_watermark]
+            self.outcome.aborted = sum(each.progress.aborted for each in self._loops.values())
+            self.outcome.digest = world.journal.digest
+        return self.outcome
+
+    def _refuses(self, _request: Request) -> Fail | None:
+        return Fail(UNKNOWN_MEMBER_ID) if self._random.random() < REFUSED else None
+
+    def _move(self, slot: int, to: int) -> None:
+        kafka = self.world.kafka
+        if to in kafka.alive:
+            kafka.move_coordinator(f"slot-{slot}", to, 1)
+
+    def _partitions(self, topic: str) -> list[Partition]:
+        return self.world.kafka.topics[topic].partitions
+
+    # ---- lives -------------------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        self.world.cluster.create_topic("in", partitions=PARTITIONS)
+        self.world.cluster.create_topic("out", partitions=2)
+        async with asyncio.timeout(LONGEST_S), asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._write_inputs())
+            done = asyncio.Event()
+            for slot in range(SLOTS):
+                tasks.create_task(self._slot(slot, done))
+            self.world.kafka.listeners.append(lambda event, _facts: done.set() if event == "committed" and self._all_is_committed() else None)
+            await done.wait()
+        await asyncio.sleep(TRANSACTION_S + 2.0)  # what zombies left open is aborted by then
+
+    async def _write_inputs(self) -> None:
+        with self.world.inside("source"):
+            producer = AsyncProducer(bootstrap_servers=self.world.bootstrap_servers, client_id="source", delivery_timeout_ms=200_000)
+        async with producer:
+            for number in range(INPUTS):
+                await producer.send("in", b"%d" % number, partition=number % PARTITIONS)
+                await asyncio.sleep(self._random.uniform(0.0, 0.4))
+
+    def _all_is_committed(self) -> bool:
+        group = self.world.kafka.part(Coordinator).groups.get(GROUP)
+        offsets = group.offsets if group is not None else {}
+        return sum(offsets["in", number].offset if ("in", number) in offsets else 0 for number in range(PARTITIONS)) == INPUTS
+
+    async def _slot(self, slot: int, done: asyncio.Event) -> None:
+        """One transactional id: workers one after the other, the last until all is done; then zombies end, too."""
+        random, zombies, life = Random(f"{self.world.seed}/slot {slot}"), [], 0
+        while not done.is_set():
+            life += 1
+            name = f"slot-{slot}-life-{life}"
+            worker = asyncio.ensure_future(self._work(name, slot))
+            ending = await self._ending(random, name, worker, done)
+            if ending == "freezes":
+                self._freeze(name)
+                self.world.loop.call_later(random.uniform(2.0, 20.0), self._thaw, name)
+                zombies.append((name, worker))
+            else:
+                await self._end(name, worker, crashes=ending == "crashes")
+        for name, worker in zombies:
+            self._thaw(name)
+            await self._end(name, worker, crashes=False)
+
+    async def _ending(self, random: Random, name: str, worker: asyncio.Future[None], done: asyncio.Event) -> str:
+        """What ends a worker's life; before it may be cut off from all brokers for a while."""
+        while True:
+            await self._until(worker, done, random.uniform(1.0, 12.0) if self.world.loop.time() < FAULTS_END_S else LONGEST_S)
+            ending = random.choice(ENDINGS) if not worker.done() and not done.is_set() else "ends"
+            self.outcome.lives[ending] += 1
+            if ending != "naps":
+                return ending
+            for _ in range(random.randint(15, 40)):  # new connections are half-open, too
+                self._freeze(name)
+                await asyncio.sleep(0.3)
+            self._thaw(name)
+
+    async def _until(self, worker: asyncio.Future[None], done: asyncio.Event, seconds: float) -> None:
+        waiter: asyncio.Future[Any] = asyncio.ensure_future(done.wait())
+        either: list[asyncio.Future[Any]] = [worker, waiter]
+        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        waiter.cancel()
+
+    async def _end(self, name: str, worker: asyncio.Future[None], *, crashes: bool) -> None:
+        if crashes:
+            worker.cancel()
+        elif name in self._loops:
+            self._loops[name].stop()
+        else:
+            worker.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await worker
+
+    async def _work(self, name: str, slot: int) -> None:
+        options: dict[str, Any] = {"bootstrap_servers": self.world.bootstrap_servers, "client_id": name, "request_timeout_ms": 2000}
+        member = {"group_protocol": "consumer"} if self._protocol == "consumer" else {"session_timeout_ms": 6000}
+        with self.world.inside(name):
+            consumer = AsyncConsumer(topics=["in"], group_id=GROUP, enable_auto_commit=False, isolation_level="read_committed", auto_offset_reset="earliest",
+                                     max_poll_records=5, max_poll_interval_ms=10_000, **member, **options)
+            producer = AsyncProducer(transactional_id=f"slot-{slot}", transaction_timeout_ms=round(1000 * TRANSACTION_S), delivery_timeout_ms=8000, max_block_ms=10_000, **options)
+        try:
+            async with consumer, producer:
+                self._loops[name] = AsyncExactlyOnce(consumer, producer, self._transform, retry=ONCE)
+                await self._loops[name].run()
+        except FailedError:
+            self.outcome.lives["fails"] += 1
+        except KafkaError as error:
+            self.outcome.fenced += error.fatal
+        except Exception as error:  # noqa: BLE001  # whatever else comes is a finding
+            self.outcome.surprises.append(f"{name}: {error!r}")
+
+    async def _transform(self, record: Record) -> Output:
+        """The input's number, to the partition that it chooses."""
+        await asyncio.sleep(self._random.uniform(0.0, 0.1))
+        if self._random.random() < FAILING and self.world.loop.time() < FAULTS_END_S:
+            raise FailedError
+        return Output("out", record.value, partition=int(record.value or b"0") % 2)
+
+    def _freeze(self, name: str) -> None:
+        for link in self.world.network.of_client(name):
+            link.freeze()
+
+    def _thaw(self, name: str) -> None:
+        for link in list(self.world.network.of_client(name)):
+            if link.frozen:
+                link.cut(Cut.BEFORE_WRITE)
+
+
+class FailedError(Exception):
+    """The function of a worker raised on purpose."""
+
+
+def committed(partition: Partition) -> Iterator[int]:
+    """The values of committed transactions, as the log has them."""
+    pending: dict[int, list[int]] = {}
+    for batch in partition.log.batches:
+        if batch.is_control:
+            values = pending.pop(batch.producer_id, [])
+            yield from values if batch.marker().commits else ()
+        else:
+            pending.setdefault(batch.producer_id, []).extend(int(record.value or b"") for each in read_batches(batch.data) for record in each.records("", 0))
