@@ -111,7 +111,7 @@ class ExactlyOnce:
 
     def _process(self, records: Records, done: Progress) -> None:
         for record in records:
-            failure = self._loop.given_up.get((TopicPartition(record.topic, record.partition), record.offset))
+            failure = self._loop.failure_of(record)
             if failure is None:
                 failure = self._send_outputs(record, done)
             if failure is not None:
@@ -222,7 +222,7 @@ class AsyncExactlyOnce:
 
     async def _process(self, records: Records, done: Progress) -> None:
         for record in records:
-            failure = self._loop.given_up.get((TopicPartition(record.topic, record.partition), record.offset))
+            failure = self._loop.failure_of(record)
             if failure is None:
                 failure = await self._send_outputs(record, done)
             if failure is not None:

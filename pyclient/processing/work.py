@@ -15,6 +15,7 @@ import attrs
 import tenacity
 
 from pyclient.buffers.records_view import Records
+from pyclient.codec.record import Record
 from pyclient.core.transactions.states import TransactionState
 from pyclient.errors import ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
 from pyclient.processing.dead_letters import Failure
@@ -64,23 +65,27 @@ class Progress:
 
 
 class Attempts:
-    """A tenacity policy, asked after each failure of a row."""
+    """A tenacity policy, asked after each failure of a row. Costs nothing before the first one."""
+
+    __slots__ = ("_policy", "_state")
 
     def __init__(self, policy: tenacity.BaseRetrying) -> None:
         self._policy = policy
-        self.reset()
+        self._state: tenacity.RetryCallState | None = None
 
     def reset(self) -> None:
         """It has succeeded: the next failure is the first of a row."""
-        self._state = tenacity.RetryCallState(self._policy, None, (), {})  # no function: it is called here
+        self._state = None
 
     @property
     def count(self) -> int:
         """The number of this attempt, from 1."""
-        return self._state.attempt_number
+        return 1 if self._state is None else self._state.attempt_number
 
     def pause(self, error: BaseException) -> float | None:
         """Seconds to wait before the next attempt; None: that was the last."""
+        if self._state is None:
+            self._state = tenacity.RetryCallState(self._policy, None, (), {})  # no function: it is called by the loop
         self._state.set_exception((type(error), error, error.__traceback__))
         if self._policy.stop(self._state):
             return None
@@ -118,6 +123,10 @@ class Loop:
         """End after the present transaction. Any thread may call it, and a signal handler."""
         self.stopping = True
         self.consumer.wakeup()
+
+    def failure_of(self, record: Record) -> Failure | None:
+        """Why the record was given up, if it was."""
+        return self.given_up.get((TopicPartition(record.topic, record.partition), record.offset)) if self.given_up else None
 
     def check_running(self) -> None:
         """Between two attempts with one record: a loop that was stopped does not go on with it.
@@ -248,7 +257,9 @@ def as_outputs(given: Iterable[Output] | Output | None) -> list[Output]:
     """
     if given is None:
         return []
-    outputs = [given] if isinstance(given, Output) else list(given)
+    if isinstance(given, Output):
+        return [given]
+    outputs = list(given)
     for each in outputs:
         if not isinstance(each, Output):
             raise TypeError(f"the function returned {type(each).__name__} {each!r} among its outputs: expected Output(topic, value, key, ...)")
