@@ -105,7 +105,10 @@ def test_numbers_are_promoted_exactly_where_the_reference_allows_it(data: st.Dat
             serde.deserialize("t", raw)
     else:
         assert raw is not None
-        assert serde.deserialize("t", raw) == read_by_the_reference(writer, reader, raw)
+        expected: Any = read_by_the_reference(writer, reader, raw)
+        if reads in ("float", "double"):
+            expected = float(expected)  # the reference gives a long as it is; beyond 2**53 that is another number
+        assert serde.deserialize("t", raw) == expected
 
 
 def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:
