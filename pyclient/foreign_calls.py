@@ -9,6 +9,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Final, NoReturn, TypeVar
 
 from pyclient.foreign_call_table import ARGUMENTS, HABITS, METHODS, Argument, Habit, Method
@@ -91,8 +92,10 @@ def answers_foreign_calls(owner: str) -> Callable[[C], C]:
     Methods that the table does not name are left as they are.
     """
     def decorate(cls: C) -> C:
-        for method in {row.method for row in ARGUMENTS.values() if row.owner == owner and row.method in vars(cls)} - {"send"}:
-            setattr(cls, method, _refusing(vars(cls)[method], owner, method, cls))
+        for method in {row.method for row in ARGUMENTS.values() if row.owner == owner} - {"send"}:
+            call = inspect.getattr_static(cls, method, None)
+            if isinstance(call, FunctionType | staticmethod):
+                setattr(cls, method, _refusing(call, owner, method, cls))
         for name, foreign in foreign_attributes(owner).items():
             if not hasattr(cls, name):
                 setattr(cls, name, foreign)

@@ -210,7 +210,7 @@ def public_definitions(body: list[ast.stmt], inside: str = "") -> Iterator[tuple
 
 
 PUBLIC_MODULES = (
-    "__init__", "admin/facade", "consumer/facade", "consumer/facade_base", "errors/base", "errors/broker", "errors/client", "plugin_loading",
+    "__init__", "admin/cluster", "admin/facade", "admin/topics", "consumer/facade", "consumer/facade_base", "errors/base", "errors/broker", "errors/client", "plugin_loading",
     "consumer/async_facade", "plugins", "producer/facade", "records",
 )
 

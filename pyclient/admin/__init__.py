@@ -1,1 +1,1 @@
-"""The admin client: what users call."""
+"""The admin client, what users call; and the values that it takes and returns."""

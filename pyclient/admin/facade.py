@@ -1,34 +1,25 @@
-"""`Admin` and `AsyncAdmin`: topics and the cluster. No protocol logic here."""
+"""`Admin` and `AsyncAdmin`: operations on topics and the cluster, by kind in the modules beside this one."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Self
 
 from typing_extensions import Unpack
 
-from pyclient.codec.apis import Api
+from pyclient.admin.cluster import AsyncClusterCalls, ClusterCalls
+from pyclient.admin.topics import AsyncTopicCalls, TopicCalls
+from pyclient.client.core import ClientCore
 from pyclient.config import AdminConfig
 from pyclient.config.declaration import with_hidden_secrets
-from pyclient.core.admin import create_partitions_call, create_topics_call, delete_topics_call, metadata_call
-from pyclient.core.cluster import Cluster
-from pyclient.core.acl_errors import error_of
-from pyclient.errors import PartialFailureError, KafkaError, UnknownServerError
 from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.option_types import AdminOptions
-from pyclient.records import ClusterDescription, NewPartitions, NewTopic, TopicDescription
-from pyclient.client.core import ClientCore
-from pyclient.client.facade_base import OPTION, AsyncFacade, Facade, seconds
 from pyclient.runtime.loop_thread import Portal
-
-T = TypeVar("T")
-INT16_MAX: Final = 2**15 - 1
-INT32_MAX: Final = 2**31 - 1
 
 
 @answers_foreign_calls("admin")
-class AsyncAdmin(AsyncFacade):
+class AsyncAdmin(AsyncTopicCalls, AsyncClusterCalls):
     """Creates, grows, deletes and describes topics, and describes the cluster; for asyncio.
 
     Bound to the event loop of ``async with``. Any number of tasks may use it at the same time. A call with one item
@@ -39,70 +30,6 @@ class AsyncAdmin(AsyncFacade):
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         self._config = AdminConfig.parse(config, {**options})
         self._core = ClientCore(self._config)
-
-    async def create_topics(self, topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
-        """Create topics; a name alone takes the broker's default partitions and replicas.
-
-        The controller has created them when this returns; the brokers learn of them a little later. Producers and
-        consumers wait for that; `describe_topics` may still raise UnknownTopicOrPartitionError.
-
-        Raises:
-            TopicExistsError, InvalidTopicError, …: for a single topic; PartialFailureError: for several.
-        """
-        wanted, limit = _new_topics(topics), self._limit(timeout)
-        if wanted:
-            _raise([topic.name for topic in wanted], await self._core.call(lambda finish, deadline: create_topics_call(
-                wanted, validate_only=validate_only, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit))
-
-    async def delete_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> None:
-        """Delete topics with all their records.
-
-        Raises:
-            UnknownTopicOrPartitionError, …: for a single topic; PartialFailureError: for several.
-        """
-        wanted, limit = _names(names), self._limit(timeout)
-        if wanted:
-            _raise(wanted, await self._core.call(lambda finish, deadline: delete_topics_call(
-                wanted, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit))
-
-    async def create_partitions(self, totals: Mapping[str, NewPartitions | int], *, validate_only: bool = False,
-                                timeout: float | None = OPTION) -> None:
-        """Add partitions to topics: *totals* maps a topic to the number that it shall have in total (KIP-195).
-
-        Partitions can be added, never removed. Stored records stay where they are, so keys may hash to another
-        partition than before. When an answer is lost after the controller has added the partitions, the retry raises
-        InvalidPartitionsError: `describe_topics` shows how many there are.
-
-        Raises:
-            InvalidPartitionsError: the topic has that many already, or more.
-            UnknownTopicOrPartitionError, InvalidReplicaAssignmentError, TopicAuthorizationError, …: for a single
-                topic; PartialFailureError: for several.
-        """
-        wanted, limit = _totals(totals), self._limit(timeout)
-        if wanted:
-            _raise(list(wanted), await self._core.call(lambda finish, deadline: create_partitions_call(
-                wanted, validate_only=validate_only, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit))
-
-    async def list_topics(self, *, internal: bool = False, timeout: float | None = OPTION) -> list[str]:
-        """The names of all topics, sorted; with *internal*, Kafka's internal topics too."""
-        cluster = await self._describe(None, timeout)
-        return sorted(name for name, topic in cluster.topics.items() if internal or not topic.internal)
-
-    async def describe_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, TopicDescription]:
-        """Partitions, leaders and replicas of topics, by name.
-
-        Raises:
-            UnknownTopicOrPartitionError, …: for a single topic; PartialFailureError: for several.
-        """
-        wanted = list(dict.fromkeys(_names(names)))
-        cluster = await self._describe(wanted, timeout)
-        _raise(wanted, {name: _topic_error(cluster, name) for name in wanted})
-        return {name: cluster.topics[name].describe() for name in wanted}
-
-    async def describe_cluster(self, *, timeout: float | None = OPTION) -> ClusterDescription:
-        """The cluster's id, brokers and controller."""
-        cluster = await self._describe([], timeout)
-        return ClusterDescription(cluster.id, tuple(cluster.nodes.values()), cluster.controller)
 
     def metrics(self) -> dict[str, float]:
         """The current metrics, by Kafka's names. Never waits."""
@@ -129,58 +56,20 @@ class AsyncAdmin(AsyncFacade):
         if not self._core.is_forked:
             await self.close()
 
-    async def _describe(self, topics: list[str] | None, timeout: float | None) -> Cluster:
-        found: Cluster = await self._core.call(
-            lambda finish, deadline: metadata_call(topics, finish=finish, deadline=deadline), self._limit(timeout))
-        return found
-
-    def _limit(self, timeout: float | None) -> float | None:
-        return seconds(timeout, self._config.default_api_timeout_ms)
-
-    def _broker_limit(self, limit: float | None) -> float:
-        """The broker's time limit: not longer than one request waits for its answer."""
-        longest = self._config.request_timeout_ms / 1000
-        return longest if limit is None else min(limit, longest)
-
 
 @answers_foreign_calls("admin")
-class Admin(Facade):
+class Admin(TopicCalls, ClusterCalls):
     """Creates, grows, deletes and describes topics, and describes the cluster. As `AsyncAdmin`, but its calls block.
 
     Any number of threads may use it at the same time."""
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **options: Unpack[AdminOptions]) -> None:
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
-        self._admin = AsyncAdmin(config, **options)
+        self._admin: AsyncAdmin = AsyncAdmin(config, **options)
         self._core = self._admin._core
         self._closing = threading.Lock()
         self._portal = Portal("pyclient-admin")
         self._portal.call(self._admin.__aenter__)
-
-    def create_topics(self, topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.create_topics`."""
-        self._call(lambda: self._admin.create_topics(topics, validate_only=validate_only, timeout=timeout))
-
-    def delete_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.delete_topics`."""
-        self._call(lambda: self._admin.delete_topics(names, timeout=timeout))
-
-    def create_partitions(self, totals: Mapping[str, NewPartitions | int], *, validate_only: bool = False,
-                          timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.create_partitions`."""
-        self._call(lambda: self._admin.create_partitions(totals, validate_only=validate_only, timeout=timeout))
-
-    def list_topics(self, *, internal: bool = False, timeout: float | None = OPTION) -> list[str]:
-        """As `AsyncAdmin.list_topics`."""
-        return self._call(lambda: self._admin.list_topics(internal=internal, timeout=timeout))
-
-    def describe_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, TopicDescription]:
-        """As `AsyncAdmin.describe_topics`."""
-        return self._call(lambda: self._admin.describe_topics(names, timeout=timeout))
-
-    def describe_cluster(self, *, timeout: float | None = OPTION) -> ClusterDescription:
-        """As `AsyncAdmin.describe_cluster`."""
-        return self._call(lambda: self._admin.describe_cluster(timeout=timeout))
 
     def metrics(self) -> dict[str, float]:
         """As `AsyncAdmin.metrics`."""
@@ -204,86 +93,3 @@ class Admin(Facade):
 
     def _forget(self) -> None:
         self._portal.stop_after(self._admin.close)
-
-    def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        self._open_core()
-        return self._portal.call(make)
-
-
-def _names(given: Iterable[object]) -> list[str]:
-    return [_name(each) for each in _several(given)]
-
-
-def _name(given: object) -> str:
-    if not isinstance(given, str):
-        raise TypeError(f"expected a topic name as str, got {type(given).__name__}: {given!r}")
-    return given
-
-
-def _several(given: Iterable[object]) -> Iterable[object]:
-    """Refuse a single string: taken as a sequence, each of its letters would name a topic to delete."""
-    if isinstance(given, str):
-        raise TypeError(f"expected a list of topics, got the str {given!r}: write [{given!r}]")
-    return given
-
-
-def _new_topics(given: Iterable[object]) -> list[NewTopic]:
-    return [_new_topic(each if isinstance(each, NewTopic) else NewTopic(_name(each))) for each in _several(given)]
-
-
-def _new_topic(topic: NewTopic) -> NewTopic:
-    """Refuse what no request can carry, and name the wrong field."""
-    _name(topic.name)
-    _check_count(topic, "partitions", topic.partitions, INT32_MAX)
-    _check_count(topic, "replication_factor", topic.replication_factor, INT16_MAX)
-    return topic._replace(configs={name: _config_text(topic, name, value) for name, value in topic.configs.items()})
-
-
-def _totals(given: object) -> dict[str, NewPartitions]:
-    if not isinstance(given, Mapping):
-        raise TypeError(f'expected the number of partitions by topic, as {{"orders": 12}}, got {type(given).__name__}: {given!r}')
-    return {_name(name): _total(name, value) for name, value in given.items()}
-
-
-def _total(name: str, given: object) -> NewPartitions:
-    """Refuse what no request can carry."""
-    wanted = given if isinstance(given, NewPartitions) else NewPartitions(given)  # type: ignore[arg-type]
-    total: object = wanted.total
-    if isinstance(total, bool) or not isinstance(total, int) or not 1 <= total <= INT32_MAX:
-        raise ValueError(f"partitions of topic {name!r} are {total!r}: expected their total number, from 1 to {INT32_MAX}")
-    for nodes in wanted.replica_assignments:
-        _check_nodes(name, nodes)
-    return wanted
-
-
-def _check_nodes(name: str, nodes: object) -> None:
-    if not isinstance(nodes, Sequence) or not all(isinstance(node, int) and 0 <= node <= INT32_MAX for node in nodes):
-        raise TypeError(f"replicas of a new partition of topic {name!r} are {nodes!r}: expected a list of node ids for each partition that is added, as [[1, 2], [2, 3]]")
-
-
-def _check_count(topic: NewTopic, what: str, number: object, most: int) -> None:
-    if not isinstance(number, int) or not -1 <= number <= most:
-        raise ValueError(f"{what} of topic {topic.name!r} is {number!r}: expected a number up to {most}, or -1 for the broker's default")
-
-
-def _config_text(topic: NewTopic, name: object, value: object) -> str:
-    """A config's value as brokers read it: ``true`` for True, decimal digits for a number."""
-    if not (isinstance(name, str) and isinstance(value, (str, int))):
-        raise TypeError(f"config {name!r} of topic {topic.name!r} is {value!r}: expected a name as str, and str, int or bool as value")
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _raise(requested: Collection[str], errors: Mapping[str, KafkaError | None]) -> None:
-    left_out = {name: UnknownServerError(f"the broker's answer lacks topic {name!r}: the operation may or may not have been carried out")
-                for name in requested if name not in errors}
-    failed = {name: error for name, error in {**errors, **left_out}.items() if error is not None}
-    if failed and len(requested) == 1:
-        raise next(iter(failed.values()))
-    if failed:
-        raise PartialFailureError(failed)
-
-
-def _topic_error(cluster: Cluster, name: str) -> KafkaError | None:
-    topic = cluster.topics.get(name)
-    code = 3 if topic is None else topic.error
-    return error_of(Api.METADATA, code, f"topic {name!r}", topics=[name]) if code else None

@@ -187,7 +187,13 @@ class Calls:
             case Coordinator():
                 return self._coordinator(target, now, ready, use or Use.COORDINATION)
             case Broker(node):
-                return node if ready.slots(node, Use.CONTROL) else None
+                return self._broker(node, ready)
+
+    def _broker(self, node: int, ready: Ready) -> int | None:
+        if node not in self._metadata.cluster.nodes:
+            self._metadata.request_update()  # it is newer than this view, or has left the cluster
+            return None
+        return node if ready.slots(node, Use.CONTROL) else None
 
     def _controller(self, ready: Ready) -> int | None:
         node = self._metadata.cluster.controller

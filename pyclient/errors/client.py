@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyclient.errors.base import InvalidConfigurationError, KafkaError, RetriableError, _summary
 from pyclient.records import Node, TopicPartition
@@ -157,13 +157,17 @@ class WakeupError(KafkaError):
 
 
 class PartialFailureError(KafkaError):
-    """Some items of an admin call failed and the others were done: ``errors`` maps each failed item to its error."""
+    """Some items of an admin call failed and the others were done: ``errors`` maps each failed item to its error.
 
-    def __init__(self, errors: Mapping[str, KafkaError]) -> None:
+    ``results`` maps each item that was done to its result, None for calls that return nothing.
+    """
+
+    def __init__(self, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any] | None = None) -> None:
         listed = "; ".join(cause.message for cause in list(errors.values())[:5])
         more = f"; and {len(errors) - 5} more" if len(errors) > 5 else ""
         super().__init__(f"{len(errors)} items failed, the others were done ({listed}{more})")
         self.errors = dict(errors)
+        self.results = dict(results or {})
 
 
 class ProtocolError(KafkaError):

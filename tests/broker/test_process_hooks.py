@@ -208,7 +208,7 @@ def test_an_async_client_that_is_dropped_unclosed_warns_and_lets_go_of_its_conne
 
 
 def _describe(finish: Any, deadline: float | None) -> Any:
-    from pyclient.core.admin import metadata_call
+    from pyclient.core.admin.topics import metadata_call
 
     return metadata_call([], finish=finish, deadline=deadline)
 

@@ -14,7 +14,7 @@ from unittest.mock import AsyncMock, create_autospec
 import pytest
 
 from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Delivery, NewPartitions, NewTopic, OffsetAndMetadata, Producer, TopicPartition
-from pyclient.admin.facade import _raise
+from pyclient.admin.calls import raise_failed
 from pyclient.errors import ClientClosedError, ConfigurationError, DeliveryError, IllegalStateError, PartialFailureError, UnknownServerError, WrongEventLoopError
 
 from tests.waiting import eventually
@@ -306,9 +306,9 @@ def test_a_new_topic_that_cannot_be_sent_is_refused_by_what_is_wrong(topic: NewT
 
 def test_a_topic_that_the_answer_leaves_out_is_not_taken_for_done() -> None:
     with pytest.raises(UnknownServerError, match="answer lacks topic 'b'"):
-        _raise(["b"], {})
+        raise_failed(["b"], {})
     with pytest.raises(PartialFailureError, match="answer lacks topic 'b'"):
-        _raise(["a", "b"], {"a": None})
+        raise_failed(["a", "b"], {"a": None})
 
 
 @pytest.mark.parametrize("bad", [

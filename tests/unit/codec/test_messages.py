@@ -18,7 +18,7 @@ from kio.serial import entity_writer
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.codec.entities import Reader
 from pyclient.codec.messages import RequestHead, correlation_id_of, decode_response, encode_request, field_names, is_flexible, read_head
-from pyclient.core.admin import create_topics_call, delete_topics_call, metadata_call
+from pyclient.core.admin.topics import create_topics_call, delete_topics_call, metadata_call
 from pyclient.core.calls import Call, Coordinator, find_coordinator
 from pyclient.core.transactions.calls import (
     V1, V2, OpenTransaction, ProducerId, add_offsets_call, add_partitions_call, end_call, init_call, offsets_call,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyclient.codec.apis import SPOKEN, Api
-from pyclient.core.admin import create_partitions_call, create_topics_call, delete_topics_call, metadata_call
+from pyclient.core.admin.topics import create_partitions_call, create_topics_call, delete_topics_call, metadata_call
 from pyclient.core.calls import Again, Anywhere, Call, Done
 from pyclient.core.manager import Request, Use
 from pyclient.errors import InvalidPartitionsError, NotControllerError, TopicExistsError, UnknownTopicOrPartitionError

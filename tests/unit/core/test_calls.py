@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pyclient.codec.apis import SPOKEN, Api
-from pyclient.core.admin import create_topics_call, metadata_call
+from pyclient.core.admin.topics import create_topics_call, metadata_call
 from pyclient.core.calls import Again, Call, Calls, Coordinator, Done, KeyType, find_coordinator
 from pyclient.core.group.offsets import commit_call
 from pyclient.core.manager import Request, Use

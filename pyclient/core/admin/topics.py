@@ -1,4 +1,4 @@
-"""Admin operations as calls: requests, and what each item of a response means. Errors are per item."""
+"""Topics as calls: create, delete, add partitions, describe."""
 from __future__ import annotations
 
 import datetime
@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pyclient.codec.apis import Api
-from pyclient.core.calls import Again, Anywhere, Call, CallOutcome, Done, Finish
+from pyclient.core.admin.items import per_item
+from pyclient.core.calls import Anywhere, Call, CallOutcome, Done, Finish
 from pyclient.core.cluster import Cluster
-from pyclient.core.acl_errors import error_of
-from pyclient.errors import KafkaError, NotControllerError
 from pyclient.records import NewPartitions, NewTopic
 
 
@@ -21,7 +20,7 @@ def create_topics_call(topics: Sequence[NewTopic], *, validate_only: bool, timeo
                 "timeout": datetime.timedelta(seconds=timeout)}
 
     def judge(message: Any) -> CallOutcome:
-        return _per_item(Api.CREATE_TOPICS, {each.name: (each.error_code, getattr(each, "error_message", None)) for each in message.topics})
+        return per_item(Api.CREATE_TOPICS, {each.name: (each.error_code, getattr(each, "error_message", None)) for each in message.topics})
 
     return Call(what=f"creating {len(topics)} topics", api=Api.CREATE_TOPICS, target=Anywhere.CONTROLLER,
                 fields=fields, judge=judge, finish=finish, deadline=deadline)
@@ -37,7 +36,7 @@ def delete_topics_call(names: Sequence[str], *, timeout: float, finish: Finish, 
         return {"topic_names": names, "timeout": limit}
 
     def judge(message: Any) -> CallOutcome:
-        return _per_item(Api.DELETE_TOPICS, {each.name: (each.error_code, getattr(each, "error_message", None)) for each in message.responses})
+        return per_item(Api.DELETE_TOPICS, {each.name: (each.error_code, getattr(each, "error_message", None)) for each in message.responses})
 
     return Call(what=f"deleting {len(names)} topics", api=Api.DELETE_TOPICS, target=Anywhere.CONTROLLER,
                 fields=fields, judge=judge, finish=finish, deadline=deadline)
@@ -52,7 +51,7 @@ def create_partitions_call(wanted: Mapping[str, NewPartitions], *, validate_only
                 "timeout": datetime.timedelta(seconds=timeout)}
 
     def judge(message: Any) -> CallOutcome:
-        return _per_item(Api.CREATE_PARTITIONS, {each.name: (each.error_code, each.error_message) for each in message.results})
+        return per_item(Api.CREATE_PARTITIONS, {each.name: (each.error_code, each.error_message) for each in message.results})
 
     return Call(what=f"adding partitions to {len(wanted)} topics", api=Api.CREATE_PARTITIONS, target=Anywhere.CONTROLLER,
                 fields=fields, judge=judge, finish=finish, deadline=deadline)
@@ -87,13 +86,3 @@ def _new_topic(topic: NewTopic) -> dict[str, object]:
 def _grown_topic(name: str, wanted: NewPartitions) -> dict[str, object]:
     placed = [{"broker_ids": nodes} for nodes in wanted.replica_assignments]
     return {"name": name, "count": wanted.total, "assignments": placed or None}
-
-
-def _per_item(api: Api, answers: Mapping[str, tuple[int, str | None]]) -> CallOutcome:
-    errors = {name: _item_error(api, name, code, message) for name, (code, message) in answers.items()}
-    moved = next((error for error in errors.values() if isinstance(error, NotControllerError)), None)
-    return Again(moved, elsewhere=True) if moved is not None else Done(errors)
-
-
-def _item_error(api: Api, name: str, code: int, message: str | None) -> KafkaError | None:
-    return error_of(api, code, f"topic {name!r}" + (f": {message}" if message else ""), topics=[name]) if code else None

@@ -1,0 +1,72 @@
+"""What the parts of the admin facades share: one call, its time limits, and how failed items are raised."""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping
+from typing import Any, TypeVar
+
+from pyclient.client.facade_base import AsyncFacade, Facade, seconds
+from pyclient.config import AdminConfig
+from pyclient.core.admin.topics import metadata_call
+from pyclient.core.cluster import Cluster
+from pyclient.errors import KafkaError, PartialFailureError, UnknownServerError
+from pyclient.runtime.loop_thread import Portal
+
+T = TypeVar("T")
+Item = TypeVar("Item", bound=Hashable)
+
+
+class AsyncCalls(AsyncFacade):
+    """The base of the parts of `AsyncAdmin`."""
+
+    _config: AdminConfig
+
+    async def _describe(self, topics: list[str] | None, timeout: float | None) -> Cluster:
+        found: Cluster = await self._core.call(
+            lambda finish, deadline: metadata_call(topics, finish=finish, deadline=deadline), self._limit(timeout))
+        return found
+
+    def _limit(self, timeout: float | None) -> float | None:
+        return seconds(timeout, self._config.default_api_timeout_ms)
+
+    def _broker_limit(self, limit: float | None) -> float:
+        """The broker's time limit: not longer than one request waits for its answer."""
+        longest = self._config.request_timeout_ms / 1000
+        return longest if limit is None else min(limit, longest)
+
+
+class BlockingCalls(Facade):
+    """The base of the parts of `Admin`."""
+
+    _admin: AsyncCalls
+    _portal: Portal
+
+    def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        self._open_core()
+        return self._portal.call(make)
+
+
+def raise_failed(requested: Collection[Item], errors: Mapping[Item, KafkaError | None], *, what: str = "topic") -> None:
+    """Raise the error of a single item as it is, and `PartialFailureError` for several; *what* names what items are."""
+    outcomes(requested, errors, what=what)
+
+
+def outcomes(requested: Collection[Item], answers: Mapping[Item, T | KafkaError], *, what: str = "topic") -> dict[Item, T]:
+    """The result of each item that was *requested*, in that order.
+
+    Raises:
+        KafkaError: the only item failed.
+        PartialFailureError: some of several failed; it has the results of the others.
+    """
+    failed, done = {}, {}
+    for item in requested:
+        answer = answers[item] if item in answers else UnknownServerError(
+            f"the broker's answer lacks {what} {item!r}: the operation may or may not have been carried out")
+        if isinstance(answer, KafkaError):
+            failed[item] = answer
+        else:
+            done[item] = answer
+    if failed and len(requested) == 1:
+        raise next(iter(failed.values()))
+    if failed:
+        raise PartialFailureError(failed, done)
+    return done

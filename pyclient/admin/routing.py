@@ -1,0 +1,68 @@
+"""Admin requests that several brokers answer: by leader of partitions, by broker."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from pyclient.client.core import ClientCore
+from pyclient.core.admin.routing import LeaderRounds
+from pyclient.core.admin.topics import metadata_call
+from pyclient.core.calls import Call, Finish
+from pyclient.errors import KafkaError, KafkaTimeoutError
+from pyclient.records import TopicPartition
+
+Key = TypeVar("Key", bound=Hashable)
+ToLeader: TypeAlias = Callable[[int, Sequence[TopicPartition], Finish, float | None], Call]
+"""Makes the request to a node about partitions that it leads; its result maps each to a value or a `KafkaError`."""
+
+
+async def each(core: ClientCore, calls: Mapping[Key, Callable[[Finish, float | None], Call]], timeout: float | None) -> dict[Key, Any]:
+    """Run several calls at once; the result or the `KafkaError` of each."""
+    answers = await asyncio.gather(*[_caught(core, make, timeout) for make in calls.values()])
+    return dict(zip(calls, answers, strict=True))
+
+
+async def by_leader(core: ClientCore, partitions: Collection[TopicPartition], make: ToLeader, timeout: float | None, *,
+                    what: str) -> dict[TopicPartition, Any]:
+    """Ask the leader of each partition; moved leaders and retriable errors are retried until *timeout* (seconds).
+
+    Returns the value or the `KafkaError` of each. *what* names the operation in the error of a timeout.
+    """
+    deadline = None if timeout is None else core.clock() + timeout
+    rounds = LeaderRounds(partitions)
+    while not rounds.finished:
+        await _one_round(core, rounds, make, deadline)
+        pause = core.backoff.after(rounds.rounds)
+        if deadline is not None and core.clock() + pause >= deadline:
+            rounds.give_up(KafkaTimeoutError(f"{what} did not finish within {timeout} s. Check the brokers, or use a longer timeout."))
+        elif not rounds.finished:
+            await asyncio.sleep(pause)
+    return rounds.answers
+
+
+async def _one_round(core: ClientCore, rounds: LeaderRounds, make: ToLeader, deadline: float | None) -> None:
+    left = _left(core, deadline)
+    topics = rounds.topics
+    cluster = await core.call(lambda finish, until: metadata_call(topics, finish=finish, deadline=until), left)
+    nodes = rounds.by_leader(cluster)
+    # A leader that hangs must not take all the time there is: another may be elected meanwhile.
+    limit = core.request_timeout if left is None else min(core.request_timeout, left)
+    calls = {node: _to_leader(make, node, tps) for node, tps in nodes.items()}
+    for node, answer in (await each(core, calls, limit)).items():
+        rounds.take(dict.fromkeys(nodes[node], answer) if isinstance(answer, KafkaError) else answer)
+
+
+def _to_leader(make: ToLeader, node: int, tps: Sequence[TopicPartition]) -> Callable[[Finish, float | None], Call]:
+    return lambda finish, deadline: make(node, tps, finish, deadline)
+
+
+async def _caught(core: ClientCore, make: Callable[[Finish, float | None], Call], timeout: float | None) -> Any:
+    try:
+        return await core.call(make, timeout)
+    except KafkaError as error:
+        return error
+
+
+def _left(core: ClientCore, deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - core.clock())
