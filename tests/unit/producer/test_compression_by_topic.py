@@ -56,6 +56,22 @@ def test_large_batches_of_a_topic_with_a_codec_are_compressed_by_a_worker_and_th
             assert any(thread.name.startswith("pyclient-seal") for thread in threading.enumerate()) is works
 
 
+def test_a_worker_that_has_compressed_a_batch_wakes_the_loop(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("packed")
+    with Producer(bootstrap_servers=fake_cluster.bootstrap_servers, compression_type="gzip") as producer:
+        producer.send("packed", b"small").result(20)
+        woken_by, accumulator = [], producer._core.accumulator
+        wake = accumulator.on_ready
+
+        def noted() -> None:
+            woken_by.append(threading.current_thread().name)
+            wake()
+
+        accumulator.on_ready = noted
+        producer.send("packed", VALUE).result(20)
+        assert any(name.startswith("pyclient-seal") for name in woken_by)
+
+
 def test_the_option_may_be_a_string_as_in_properties_files() -> None:
     config = ProducerConfig.parse({"compression.by.topic": " logs : ZSTD, events:none,"})
     assert dict(config.compression_by_topic) == {"logs": "zstd", "events": "none"}
