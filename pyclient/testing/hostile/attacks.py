@@ -25,6 +25,7 @@ from pyclient.plugins import Assignment, MemberView
 from pyclient.records import TopicPartition
 from pyclient.testing.fake.control import Answer, Bytes, Change, Drop, Fail, Silence, Throttle, Verdict
 from pyclient.testing.fake.model.request import Fields, Request
+from pyclient.testing.hostile import tls
 
 TOPIC: Final = "t"
 EVIL: Final = "x\nERROR all is lost\x1b[2J"
@@ -74,7 +75,7 @@ class Attack:
 
     name: str
     clients: tuple[Client, ...]
-    start: Callable[[], Decide]
+    start: Callable[[], Decide] = attrs.field(default=lambda: lambda _request: None)
     logs_in: bool = False
     """The clients log in with `PASSWORD`, which no error and no line of the log may show."""
     mechanism: str = "PLAIN"
@@ -82,6 +83,10 @@ class Attack:
     """The clients must not go on after the login."""
     options: Mapping[str, Any] = {}
     """Of each client."""
+    peer: tls.Serve | None = None
+    """What a peer that speaks TLS does instead of the fake cluster; *start* is not used then."""
+    proves_itself: bool = False
+    """It has shown a certificate that the client trusts, so the client may send to it."""
     bounds: Bounds = Bounds()
 
 
@@ -109,6 +114,11 @@ def in_turn(verdicts: Iterable[Verdict], api: Api) -> Callable[[], Decide]:
         endless = itertools.cycle(verdicts)
         return lambda request: next(endless) if request.api is api else None
     return start
+
+
+def over_tls(name: str, peer: tls.Serve, *, proves_itself: bool = False, **bounds: Any) -> Attack:
+    """A row of all clients, on a peer of TLS."""
+    return Attack(name=name, clients=ALL, logs_in=True, peer=peer, proves_itself=proves_itself, bounds=Bounds(**bounds))
 
 
 def _rows(fields: Any, name: str, inner: str, change: Mapping[str, object]) -> dict[str, object]:
@@ -233,6 +243,26 @@ ATTACKS: Final = (
     Attack(name="noise instead of a login", clients=ALL, logs_in=True, start=always(Bytes(b"\xff" * 100, framed=True), Api.SASL_AUTHENTICATE)),
     Attack(name="a login without mechanisms", clients=ALL, logs_in=True, start=changed(lambda _: {"mechanisms": [EVIL] * 100, "error_code": 33}, Api.SASL_HANDSHAKE)),
     Attack(name="a login without end", clients=ALL, logs_in=True, start=always(Silence(), Api.SASL_AUTHENTICATE)),
+    # TLS
+    over_tls("TLS: silence instead of a ServerHello", tls.says(b"")),
+    over_tls("TLS: half a record", tls.says(tls.record(tls.HANDSHAKE, b"\2", tls.LONGEST_RECORD))),
+    over_tls("TLS: a response of Kafka instead of a ServerHello", tls.says(b"\0\0\0\x10" + bytes(16))),
+    over_tls("TLS: HTTP instead of a ServerHello", tls.says(b"HTTP/1.1 400 " + EVIL.encode() + b"\r\n\r\n")),
+    over_tls("TLS: noise instead of a ServerHello", tls.says(b"\xff" * 10_000)),
+    over_tls("TLS: a fatal alert", tls.says(tls.record(tls.ALERT, bytes([2, 40])))),
+    over_tls("TLS: the peer hangs up", tls.hangs_up(reset=False)),
+    over_tls("TLS: the peer resets", tls.hangs_up(reset=True)),
+    over_tls("TLS: a handshake byte by byte without the last", tls.drips),
+    over_tls("TLS: a handshake message without end", tls.says_without_end(tls.endless_handshake)),
+    over_tls("TLS: warnings without end", tls.says_without_end(tls.endless_warnings)),
+    over_tls("TLS: empty records without end", tls.says_without_end(tls.endless_empty_records)),
+    over_tls("TLS: a certificate of another host", tls.shows(tls.of_another_host)),
+    over_tls("TLS: a certificate that has expired", tls.shows(tls.expired)),
+    over_tls("TLS: a certificate of another authority", tls.shows(tls.of_another_authority)),
+    over_tls("TLS: a chain of thirty authorities", tls.shows(tls.with_a_long_chain), proves_itself=True),
+    over_tls("TLS: silence behind a handshake", tls.behind_tls(tls.says(b"")), proves_itself=True),
+    over_tls("TLS: noise without end behind a handshake", tls.behind_tls(tls.says_without_end(tls.noise_without_end)), proves_itself=True),
+    over_tls("TLS: the peer hangs up behind a handshake", tls.behind_tls(tls.hangs_up(reset=False)), proves_itself=True),
     # errors
     *[Attack(name=f"error {code} in each response", clients=ALL, start=always(Fail(code))) for code in (-1, 3, 6, 7, 16, 29, 35, 41)],
     # metadata

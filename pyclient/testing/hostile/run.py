@@ -16,6 +16,7 @@ from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, 
 from pyclient.codec.apis import Api
 from pyclient.errors import ConfigurationError, IllegalStateError, KafkaError
 from pyclient.testing.fake.cluster import FakeCluster
+from pyclient.testing.hostile import tls
 from pyclient.testing.hostile.attacks import PASSWORD, TOPIC, Attack, Client
 
 WORK_S: Final = 0.3
@@ -38,7 +39,7 @@ class Cost:
     """What an attack cost the clients, and what went wrong: anything but errors of this client."""
 
     requests: Mapping[str, int]
-    """By client."""
+    """By client; connections to a peer that speaks TLS."""
     seconds: float
     memory_mib: float
     lines: tuple[str, ...]
@@ -62,6 +63,23 @@ class Cost:
 
 def run(attack: Attack) -> Cost:
     """Attack all kinds of clients that the row names, each sync and async, at the same time."""
+    return _run_on_brokers(attack) if attack.peer is None else _run_on_tls(attack, attack.peer)
+
+
+def _run_on_tls(attack: Attack, serve: tls.Serve) -> Cost:
+    with tls.TlsPeer(serve) as peer, _Lines() as lines:
+        options = {**LOGIN, **tls.trusting(), "bootstrap_servers": peer.bootstrap_servers, **attack.options}
+        memory, began = _peak_mib(), time.monotonic()
+        wrong = _all_at_once(attack.clients, options)
+        if peer.heard and not attack.proves_itself:
+            wrong.append(f"{sum(map(len, peer.heard))} bytes sent to a peer that has not proved who it is")
+        if any(PASSWORD.encode() in said for said in peer.heard):
+            wrong.append("the password was sent to a peer that is no broker")
+        return Cost(requests={"each client": peer.connections // (2 * len(attack.clients))}, seconds=time.monotonic() - began,
+                    memory_mib=_peak_mib() - memory, lines=tuple(lines.found), wrong=tuple(wrong))
+
+
+def _run_on_brokers(attack: Attack) -> Cost:
     with FakeCluster(config={"auto.create.topics.enable": False}, sasl={USER: PASSWORD} if attack.logs_in else None) as cluster, _Lines() as lines:
         cluster.create_topic(TOPIC, 2)
         cluster.intercept(attack.start())

@@ -11,6 +11,7 @@ from pyclient.codec.apis import Api
 from pyclient.testing.fake.control import Bytes, Delay
 from pyclient.testing.hostile.attacks import ATTACKS, PASSWORD, Attack, Bounds, Client, always, every
 from pyclient.testing.hostile.run import Cost, run
+from pyclient.testing.hostile.tls import of_another_host, shows
 
 ROW = Attack(name="row", clients=(Client.ADMIN,), start=always(Bytes(b"")))
 COST = Cost(requests={"admin-sync": 25}, seconds=0.0, memory_mib=1.0, lines=("a warning",), wrong=())
@@ -26,6 +27,12 @@ def test_an_attack_costs_no_client_more_than_its_bounds(attack: Attack) -> None:
 def test_a_client_that_goes_on_behind_a_login_that_is_none_is_said() -> None:
     honest = Attack(name="row", clients=(Client.ADMIN,), start=always(Delay(0.0), Api.METADATA), logs_in=True, mechanism="SCRAM-SHA-256", refuses=True)
     assert any("METADATA behind a login that is none" in said for said in run(honest).beyond(honest))
+
+
+def test_a_client_that_sends_to_a_peer_that_has_proved_nothing_is_said() -> None:
+    credulous = {"ssl_endpoint_identification_algorithm": ""}
+    row = Attack(name="row", clients=(Client.ADMIN,), logs_in=True, peer=shows(of_another_host), options=credulous)
+    assert any("bytes sent to a peer that has not proved who it is" in said for said in run(row).beyond(row))
 
 
 def test_names_are_different() -> None:
