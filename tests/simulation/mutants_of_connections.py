@@ -10,8 +10,10 @@ from tests.simulation.situations import AREAS, has_tokens
 MUSEUM: Final = Museum(situations=AREAS)
 bug = MUSEUM.bug
 CONNECTION: Final = "pyclient.net.connection:Connection"
+CALLS: Final = "pyclient.core.calls:Calls"
 CONNECTOR: Final = "pyclient.net.connector:Connector"
 DRIVER: Final = "pyclient.client.driver:Driver"
+POOL: Final = "pyclient.net.pool:ConnectionPool"
 RECONNECTS: Final = "pyclient.core.connection:Reconnects"
 RENEWAL_AFTER: Final = "pyclient.core.sasl:renewal_after"
 
@@ -22,6 +24,25 @@ bug("connections", "a throttled client goes on", "M09: KIP-219", "pyclient.core.
 bug("connections", "requests in flight are forgotten when the connection breaks", "aiokafka: futures that never end",
     "pyclient.net.in_flight:InFlightRequests.fail")(returns(0))
 bug("connections", "the loop sets no timer", "Java 20780: stuck", f"{DRIVER}._set_timer")(nothing)
+
+# --- brokers that accept and never answer ----------------------------------------------------------------------------
+
+bug("hung brokers", "silence is not looked for", "hung leaders: seconds without metadata", f"{POOL}._look_for_silence")(nothing)
+bug("hung brokers", "a coordinator that is silent is not looked up again", "G04: heartbeats stay on the hung node", f"{CALLS}._doubt_coordinator")(nothing)
+bug("hung brokers", "requests stay with a coordinator that was replaced", "commits that block", f"{POOL}.give_up")(nothing)
+
+
+@bug("hung brokers", "a call waits for any node as long as for one", "M04: look-ups on hung nodes", "pyclient.core.silence:patience")
+def _(_original: Target) -> Target:
+    return lambda request_timeout, _failures=0: request_timeout
+
+
+@bug("hung brokers", "a silent node is chosen like another", "M04: look-ups on hung nodes", "pyclient.net.node_connections:least_loaded")
+def _(_original: Target) -> Target:
+    def least_loaded(nodes: Any, use: Any, random: Any, _now: float) -> Any:
+        ready = [node for node in nodes if node.free_slots(use)]
+        return min(ready, key=lambda node: (node.connections[use].in_flight, random.random()), default=None)
+    return least_loaded
 
 
 @bug("connections", "reconnecting has no back-off", "Java: connection storms", f"{RECONNECTS}.failed")
