@@ -52,10 +52,11 @@ nightly: ## everything: test-all, proof, and every test of brokers on brokers in
 	@$(MAKE) -k test-all proof
 	@$(MAKE) test-containers TESTS="tests/broker tests/containers"
 
-proof: setup ## what takes hours: mutants, 2,000 + 1,000 seeds of the simulation, 500 of threads; nightly
+proof: setup ## what takes hours: mutants, 2,000 + 1,000 seeds of the simulation, every byte of logins, 500 of threads
 	@mkdir -p $(JUNIT)
 	@$(PYTEST) -m proof -s --junitxml=$(JUNIT)/proof.xml tests/simulation $(ARGS)
 	@PYCLIENT_SIMULATION_SEEDS=2000 PYCLIENT_SIMULATION_GROUP_SEEDS=1000 $(PYTEST) tests/simulation/test_seeds.py
+	@PYCLIENT_EVERY_BYTE=1 $(PYTEST) $(AT_ONCE) tests/simulation/test_broken_logins.py tests/unit/testing/simulation/test_tls_world.py
 	@$(MAKE) threads-long
 
 threads-long: setup ## tests/threads with five hundred seeds; SEEDS=7 runs one again, SEEDS=500:2000 others
@@ -72,7 +73,9 @@ durability: setup jars ## three brokers killed, paused and restarted under load;
 		PYCLIENT_DURABILITY_SEED=$${SEED:-1} $(PYTEST) -s tests/broker/durability/test_three_brokers.py tests/broker/durability/test_groups_of_readers.py $(ARGS)
 
 fuzz: setup ## damaged batches, messages, buffers and Arrow data, all at once for FOR=60 seconds, with a checking allocator; SEED=7
-	@PYTHONMALLOC=debug PYCLIENT_FUZZ_SECONDS=$${FOR:-60} $${SEED:+env PYCLIENT_FUZZ_SEED=$$SEED} $(PYTEST) -n 6 --dist loadfile -rP tests/fuzz $(ARGS)
+	@mkdir -p $(JUNIT)
+	@PYTHONMALLOC=debug PYCLIENT_FUZZ_SECONDS=$${FOR:-60} $${SEED:+env PYCLIENT_FUZZ_SEED=$$SEED} $(PYTEST) -n 6 --dist loadfile -rP \
+		--junitxml=$(JUNIT)/fuzz.xml tests/fuzz $(ARGS)
 
 fuzz-asan: setup ## the same for FOR=60 seconds each on modules that AddressSanitizer checks, compiled in build/asan; SEED=7
 	@$(BIN)/python .ci/fuzz_asan.py $${FOR:-60} $${SEED:-}
