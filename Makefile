@@ -56,7 +56,7 @@ proof: setup ## what takes hours: mutants, 2,000 + 1,000 seeds of the simulation
 	@mkdir -p $(JUNIT)
 	@$(PYTEST) -m proof -s --junitxml=$(JUNIT)/proof.xml tests/simulation $(ARGS)
 	@PYCLIENT_SIMULATION_SEEDS=2000 PYCLIENT_SIMULATION_GROUP_SEEDS=1000 $(PYTEST) tests/simulation/test_seeds.py
-	@PYCLIENT_EVERY_BYTE=1 $(PYTEST) $(AT_ONCE) tests/simulation/test_broken_logins.py tests/unit/testing/simulation/test_tls_world.py
+	@PYCLIENT_EVERY_BYTE=1 $(PYTEST) -o timeout=3600 $(AT_ONCE) tests/simulation/test_broken_logins.py tests/unit/testing/simulation/test_tls_world.py
 	@$(MAKE) threads-long
 
 threads-long: setup ## tests/threads with five hundred seeds; SEEDS=7 runs one again, SEEDS=500:2000 others
