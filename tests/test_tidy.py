@@ -210,8 +210,8 @@ def public_definitions(body: list[ast.stmt], inside: str = "") -> Iterator[tuple
 
 
 PUBLIC_MODULES = (
-    "__init__", "admin/cluster", "admin/facade", "admin/topics", "consumer/facade", "consumer/facade_base", "errors/base", "errors/broker", "errors/client", "plugin_loading",
-    "consumer/async_facade", "plugins", "producer/facade", "records",
+    "__init__", "admin/cluster", "admin/facade", "admin/topics", "client/facade_base", "consumer/facade", "consumer/facade_base", "errors/base", "errors/broker", "errors/client", "plugin_loading",
+    "consumer/async_facade", "consumer/metadata_calls", "plugins", "producer/facade", "records",
 )
 
 

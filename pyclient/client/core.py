@@ -151,6 +151,11 @@ class ClientCore:
         """Whether this process is a forked child of the one that opened it."""
         return isinstance(self.closed, ClientForkedError)
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether brokers answer, as far as is known. Any thread may ask."""
+        return self.closed is None and self.refused is None and self.connections.reachable
+
     def check_process(self) -> None:
         """Raise in a forked child; for calls that are allowed on a closed client."""
         if self.closed is not None and self.is_forked:

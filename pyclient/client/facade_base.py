@@ -55,6 +55,20 @@ class Facade:
 
     _core: ClientCore
 
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the cluster, as a broker has named it; None before one has answered. Never waits."""
+        return self._core.metadata.cluster.id
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether brokers answer, as far as the client knows: one has answered, and some broker has not failed since.
+
+        Never waits and sends nothing, so it fits a health check. An idle client notices that brokers are away when it
+        sends its next request, after ``metadata_max_age_ms`` at the latest. False once the client is closed or refused.
+        """
+        return self._core.is_connected
+
     def _open_core(self) -> ClientCore:
         if self._core.closed is not None:
             raise raisable(self._core.closed)

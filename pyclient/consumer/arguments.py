@@ -120,9 +120,13 @@ def _as_position(tp: TopicPartition, given: object) -> OffsetAndMetadata:
     return position
 
 
-def check_offset(offset: object) -> None:
+def as_sought(tp: TopicPartition, offset: object) -> OffsetAndMetadata:
+    """A checked position to continue at. Its metadata belongs to the commit that it comes from, not to later ones."""
+    if isinstance(offset, OffsetAndMetadata):
+        return _as_position(tp, offset)._replace(metadata="")
     if not isinstance(offset, int) or not 0 <= offset <= MAX_OFFSET:
         raise ValueError(f"offset {offset!r} is not an integer between 0 and {MAX_OFFSET}; for the ends call seek_to_beginning() or seek_to_end()")
+    return OffsetAndMetadata(offset)
 
 
 def _as_time(time: object) -> int:

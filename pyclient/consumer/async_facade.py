@@ -15,7 +15,8 @@ from pyclient.client.facade_base import OPTION, AsyncFacade, raise_or_note, seco
 from pyclient.codec.record import Record
 from pyclient.config.declaration import with_hidden_secrets
 from pyclient.consumer.arguments import as_partition, as_partitions, as_times
-from pyclient.consumer.facade_base import CLOSE_TIMEOUT_MS, ConsumerBase, Offsets, SomePartitions
+from pyclient.consumer.facade_base import CLOSE_TIMEOUT_MS, Offsets, SomePartitions
+from pyclient.consumer.metadata_calls import AsyncMetadataCalls
 from pyclient.consumer.pending_commits import CommitTask, OnCommit
 from pyclient.core.fetching.lookups import EARLIEST, LATEST
 from pyclient.errors import KafkaError
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 
 @answers_foreign_calls("consumer")
-class AsyncConsumer(AsyncFacade, ConsumerBase):
+class AsyncConsumer(AsyncFacade, AsyncMetadataCalls):
     """`Consumer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 
     _awaits = True
@@ -129,7 +130,7 @@ class AsyncConsumer(AsyncFacade, ConsumerBase):
         with self._single_user:
             return await self._drive(self._position(tp, limit))
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """As `Consumer.seek`."""
         self._seek(partition, offset)
 

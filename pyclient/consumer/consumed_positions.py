@@ -226,10 +226,10 @@ class ConsumedPositions:
             self._consumed.forget(tp)
             self._returned.pop(tp, None)
 
-    def start_at(self, tp: TopicPartition, offset: int) -> None:
-        """A seek: the position is *offset*."""
+    def start_at(self, tp: TopicPartition, position: OffsetAndMetadata) -> None:
+        """A seek to *position*."""
         self.forget([tp])
-        self._consumed.update({tp: OffsetAndMetadata(offset)})
+        self._consumed.update({tp: position})
 
     # ---- commits ----------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Manager
 from pyclient.errors import AuthenticationError, BootstrapError, ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError, raisable
 from pyclient.metrics import ASSIGNED_PARTITIONS, FAILED_REBALANCES, FETCH_BUFFERED, REBALANCES, RECORDS_LAG
-from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.client.core import ClientCore
 from pyclient.consumer.commits import Commits
 from pyclient.consumer.membership import membership
@@ -120,10 +120,10 @@ class ConsumerCore(ClientCore):
         self.fetcher.assign(partitions, self.clock())
         self.driver.wake()
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Continue at *offset*."""
+    def seek(self, tp: TopicPartition, position: OffsetAndMetadata) -> None:
+        """Continue at *position*."""
         self.check_assigned(tp)
-        self.fetcher.seek(tp, offset)
+        self.fetcher.seek(tp, position.offset, NO_LEADER_EPOCH if position.leader_epoch is None else position.leader_epoch)
         self.driver.wake()
 
     def reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:

@@ -15,7 +15,8 @@ from pyclient.client.facade_base import OPTION, raise_or_note, seconds
 from pyclient.config.declaration import with_hidden_secrets
 from pyclient.codec.record import Record
 from pyclient.consumer.arguments import as_partition, as_partitions, as_times
-from pyclient.consumer.facade_base import CLOSE_TIMEOUT_MS, ConsumerBase, Offsets, SomePartitions
+from pyclient.consumer.facade_base import CLOSE_TIMEOUT_MS, Offsets, SomePartitions
+from pyclient.consumer.metadata_calls import MetadataCalls
 from pyclient.consumer.pending_commits import CommitTask, OnCommit
 from pyclient.core.fetching.lookups import EARLIEST, LATEST
 from pyclient.errors import KafkaError, raisable
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 
 @answers_foreign_calls("consumer")
-class Consumer(ConsumerBase):
+class Consumer(MetadataCalls):
     """Reads records from Kafka; used by one thread at a time.
 
     Options as in `pyclient.Producer`; ``help('pyclient.option_types.ConsumerOptions')`` lists them. With *topics*
@@ -168,8 +169,12 @@ class Consumer(ConsumerBase):
         with self._single_user:
             return self._drive(self._position(tp, limit))
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue at *offset*; records fetched before are not returned."""
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Continue at *offset*; records fetched before are not returned.
+
+        The leader epoch of an `OffsetAndMetadata`, as `committed` returns it, lets the brokers find out whether the log
+        was truncated below it since (KIP-320).
+        """
         self._seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: SomePartitions) -> None:

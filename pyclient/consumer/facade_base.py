@@ -14,7 +14,7 @@ from pyclient.buffers.records_view import Bounds, Records
 from pyclient.client.facade_base import Facade, left, seconds, sooner
 from pyclient.codec.record import Record
 from pyclient.config import ConsumerConfig
-from pyclient.consumer.arguments import as_limit, as_offsets, as_partition, as_partitions, as_subscription, check_callback, check_offset, some_partitions
+from pyclient.consumer.arguments import as_limit, as_offsets, as_partition, as_partitions, as_subscription, as_sought, check_callback, some_partitions
 from pyclient.consumer.consumed_positions import ConsumedPositions
 from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.description import description
@@ -200,12 +200,12 @@ class ConsumerBase(Facade):
 
     # ---- positions and offsets --------------------------------------------------------------------------------------
 
-    def _seek(self, partition: TopicPartition, offset: int) -> None:
+    def _seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         tp = as_partition(partition)
-        check_offset(offset)
+        position = as_sought(tp, offset)
         with self._single_user:
-            self._run_on_loop(lambda: self._core.seek(tp, offset))
-            self._consumed_positions.start_at(tp, offset)
+            self._run_on_loop(lambda: self._core.seek(tp, position))
+            self._consumed_positions.start_at(tp, position)
 
     def _reset(self, partitions: Iterable[object], timestamp: int) -> None:
         wanted = some_partitions(partitions)

@@ -200,6 +200,11 @@ class ConnectionPool:
         self._due = earliest(first, *[connection.overdue_at() for connection in self._closing])
         return self._due
 
+    @property
+    def reachable(self) -> bool:
+        """Whether some node of the cluster is thought to answer. Any thread may ask."""
+        return any(not node.unreachable and node.silent_since is None for node in list(self._nodes.values()))
+
     def _connections(self) -> list[Connection]:
         """Also called by threads that read metrics."""
         return [connection for node in self._all_nodes() for connection in list(node.connections.values())]

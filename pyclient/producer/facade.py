@@ -256,6 +256,14 @@ class Producer(FastSend, Facade):
         except KafkaError as failed:
             raise_or_note(failed, error, "producer")
 
+    def __len__(self) -> int:
+        """How many records are neither acknowledged nor failed."""
+        return self._core.unsettled()
+
+    def __bool__(self) -> bool:
+        """A producer is true, also when no record is pending."""
+        return True
+
     def __repr__(self) -> str:
         return self._core.describe(type(self).__name__) if hasattr(self, "_core") else f"<{type(self).__name__} without options yet>"
 
@@ -383,6 +391,14 @@ class AsyncProducer(AsyncFastSend, AsyncFacade):
     async def __aenter__(self) -> Self:
         await self.start()
         return self
+
+    def __len__(self) -> int:
+        """How many records are neither acknowledged nor failed."""
+        return self._core.unsettled()
+
+    def __bool__(self) -> bool:
+        """A producer is true, also when no record is pending."""
+        return True
 
     def __repr__(self) -> str:
         return self._core.describe(type(self).__name__) if hasattr(self, "_core") else f"<{type(self).__name__} without options yet>"

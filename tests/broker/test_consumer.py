@@ -16,7 +16,7 @@ import pytest
 from pyclient import AsyncConsumer, Consumer, OffsetAndMetadata, Producer, Record, TopicPartition
 from pyclient.errors import (
     ClientClosedError, ConcurrentUseError, ConfigurationError, IllegalStateError, InvalidTopicError, KafkaTimeoutError, NoOffsetForPartitionError, OffsetOutOfRangeError,
-    SerializationError, WakeupError,
+    SerializationError, UnknownTopicOrPartitionError, WakeupError,
 )
 from pyclient.testing import LocalCluster
 from tests.kafka import consumer, make_topic, numbers, produce, read, reading
@@ -156,6 +156,18 @@ def test_C03_pausing_in_the_body_of_a_loop_holds_back_what_was_fetched_and_keeps
         assert not reader.poll(0.2)
         reader.resume(tp)
         assert [record.offset for record in reader.poll(20)] == list(range(1, 100))
+
+
+def test_a_consumer_lists_topics_and_finds_the_partitions_that_it_assigns_itself(kafka_cluster: LocalCluster, topic: str) -> None:
+    make_topic(kafka_cluster, topic, 3)
+    with Consumer(bootstrap_servers=kafka_cluster.bootstrap_servers, group_id=topic) as consumer:
+        consumer.commit({TopicPartition(topic, 0): 0})
+        eventually(lambda: {topic, "__consumer_offsets"} <= set(consumer.list_topics(internal=True)))
+        assert "__consumer_offsets" not in consumer.list_topics()
+        assert consumer.partitions_for(topic) == 3
+        assert consumer.is_connected
+        with pytest.raises(UnknownTopicOrPartitionError):
+            consumer.partitions_for(f"{topic}-nowhere")
 
 
 def test_C03_a_seek_is_never_followed_by_older_data(kafka_cluster: LocalCluster, topic: str) -> None:

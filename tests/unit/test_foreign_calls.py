@@ -130,9 +130,9 @@ def test_a_name_that_no_client_has_is_answered_as_python_does(producer: Any) -> 
 
 
 def test_completion_does_not_show_foreign_names(producer: Any, consumer: Any) -> None:
-    shown = {*dir(producer), *dir(consumer)}
-    assert {"send", "poll"} <= shown
-    assert not shown & {row.name for row in METHODS.values() if row.owner in ("producer", "consumer")} - {"poll"}
+    for client, owner, own in ((producer, "producer", "send"), (consumer, "consumer", "poll")):
+        assert own in dir(client)
+        assert not {row.name for row in METHODS.values() if row.owner == owner}.intersection(dir(client)) - {"poll"}
     assert "produce" not in dir(producer)
     assert {name for name in dir(producer.send("orders", b"paid")) if not name.startswith("_")} == {
         "add_done_callback", "cancelled", "done", "exception", "partition", "remove_done_callback", "result", "topic",
@@ -291,5 +291,5 @@ def test_numbers_and_truth_values_are_taken_as_topic_configs(servers: str) -> No
 
 
 def test_the_line_to_write_awaits_before_it_indexes() -> None:
-    with pytest.raises(AttributeError, match=r"\(await consumer\.committed\(\[partition\]\)\)\[partition\]\.offset"):
+    with pytest.raises(AttributeError, match=r"\(await consumer\.committed\(\[partition\]\)\)\[partition\]\)"):
         _ = AsyncConsumer.seek_to_committed  # type: ignore[attr-defined]

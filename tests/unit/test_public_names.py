@@ -39,11 +39,11 @@ def test_the_version_brokers_see_is_the_one_of_the_package() -> None:
 
 
 FUTURE = "add_done_callback cancelled done exception remove_done_callback result"
-PRODUCER = ("abort_transaction begin_transaction close commit_transaction flush init_transactions metrics partitions_for send send_and_wait "
+PRODUCER = ("abort_transaction begin_transaction close cluster_id commit_transaction flush init_transactions is_connected metrics partitions_for send send_and_wait "
             "send_arrow send_many send_offsets start stop transaction")
-CONSUMER = ("assign assignment beginning_offsets close commit commit_async committed end_offsets group_metadata lag metrics offsets_for_times "
-            "pause paused poll position resume seek seek_to_beginning seek_to_end start stop subscribe subscription unsubscribe wakeup")
-ADMIN = "close create_partitions create_topics delete_topics describe_cluster describe_topics list_topics metrics start stop"
+CONSUMER = ("assign assignment beginning_offsets close cluster_id commit commit_async committed end_offsets group_metadata high_watermark "
+            "is_connected lag list_topics metrics offsets_for_times partitions_for pause paused poll position resume seek seek_to_beginning seek_to_end start stop subscribe subscription unsubscribe wakeup")
+ADMIN = "close cluster_id create_partitions create_topics delete_topics describe_cluster describe_topics is_connected list_topics metrics start stop"
 SEQUENCE = "count index"
 
 

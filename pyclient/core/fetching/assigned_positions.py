@@ -61,6 +61,12 @@ class AssignedPositions:
         position = self.by_partition.get(tp)
         return position is not None and position.lost is not None
 
+    def high_watermark(self, tp: TopicPartition) -> int | None:
+        """The end of the log as the last response showed it; None before. For any thread."""
+        position = self.by_partition.get(tp)
+        end = None if position is None else position.high_watermark
+        return None if end is None or end < 0 else end
+
     def largest_lag(self) -> int | None:
         """The largest number of offsets between a position and the end of its log; None while no end is known.
 

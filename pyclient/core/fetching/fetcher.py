@@ -32,7 +32,7 @@ from pyclient.core.manager import Outcome, Ready, Request, Use, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.core.topic_interest import check_topic_name
 from pyclient.errors import KafkaError
-from pyclient.records import TopicPartition
+from pyclient.records import NO_LEADER_EPOCH, TopicPartition
 
 
 class Fetcher:
@@ -123,10 +123,10 @@ class Fetcher:
         """Look up the position, unless a look-up runs already."""
         self._lookups.locate([tp], now)
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Continue at *offset*; data fetched before is dropped."""
+    def seek(self, tp: TopicPartition, offset: int, epoch: int = NO_LEADER_EPOCH) -> None:
+        """Continue at *offset*; data fetched before is dropped. *epoch* is that of the record before, if known."""
         position = self._lookups.renew(tp)
-        position.found(offset)
+        position.found(offset, epoch)
         self._placement.place(tp)
 
     def reset(self, tp: TopicPartition, timestamp: int, now: float) -> None:
@@ -147,6 +147,10 @@ class Fetcher:
     def is_lost(self, tp: TopicPartition) -> bool:
         """As `AssignedPositions.is_lost`."""
         return self._assigned.is_lost(tp)
+
+    def high_watermark(self, tp: TopicPartition) -> int | None:
+        """As `AssignedPositions.high_watermark`."""
+        return self._assigned.high_watermark(tp)
 
     def largest_lag(self) -> int | None:
         """As `AssignedPositions.largest_lag`."""

@@ -413,7 +413,7 @@ def test_C24_a_commit_before_partitions_go_follows_one_that_was_just_begun(clust
                 while not owned(consumer):
                     await consumer.poll(0.1)
             consumer._start_commit({P0: OffsetAndMetadata(3)}, lambda _offsets, _error: None)
-            consumer._consumed_positions.start_at(P0, 8)
+            consumer._consumed_positions.start_at(P0, OffsetAndMetadata(8))
             consumer._consumed_positions.auto_commits = True
             await consumer.unsubscribe()
 
