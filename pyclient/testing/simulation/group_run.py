@@ -20,7 +20,8 @@ from pyclient.testing.simulation.workload import Plan, producer_options
 
 NOT_FOR_GROUPS: Final = LOGIN_FAULTS | HANGS | {"callback_raises", "rejection", "clock_jump"}
 """Faults that do not concern members, or have a generator of their own."""
-
+BROKERS_LEAVE: Final = frozenset({"broker_restart", "broker_loss"})
+"""Faults that take a broker, and its rack, out of the views of the cluster."""
 STABLE_S: Final = 5.0
 """How long a stable group is observed."""
 NEWCOMERS: Final = (1, 1, 2)
@@ -68,7 +69,7 @@ class GroupRun(Run):
         self.world.groups.append(GROUP)
         self.world.assignments_per_s = self.world.random("assignors").choice(ASSIGNMENTS_PER_S)
         longest = max(*SESSIONS_MS, *(each["max_poll_interval_ms"] for each in self.plan.consumers))
-        noticed = self._plan_growth()
+        noticed = max(self._plan_growth(), self._racks_seen())
         self.facts.settled_from = max(self.facts.calm_from, noticed) + RECOVERY_S + 2 * longest / 1000
         begins = [None] * (len(self.plan.consumers) - self._newcomers) + [self._stable] * self._newcomers
         services = [MemberService(self.world, self.facts, self.judge, self.plan, number, after) for number, after in enumerate(begins)]
@@ -81,8 +82,17 @@ class GroupRun(Run):
             return 0.0
         at, name, more = random.uniform(3.0, 20.0), random.choice(list(self.plan.topics)), random.choice((1, 3))
         self.world.loop.call_at(at, self._grow, name, more)
+        return at + self._oldest_view()
+
+    def _racks_seen(self) -> float:
+        """When a leader must have seen the racks of all brokers. One that assigned without some of them joins again."""
+        back = [each.over for each in self.faults if each.kind in BROKERS_LEAVE]
+        return max(back) + self._oldest_view() if back and not self.world.next_generation else 0.0
+
+    def _oldest_view(self) -> float:
+        """Seconds after which every member has a new view of the cluster."""
         oldest: int = max(each["metadata_max_age_ms"] for each in self.plan.consumers)
-        return at + oldest / 1000
+        return oldest / 1000
 
     def _grow(self, name: str, more: int) -> None:
         kafka = self.world.kafka

@@ -11,8 +11,10 @@ from pyclient.records import TopicPartition
 from pyclient.testing.fake.model.kafka import Kafka
 from pyclient.testing.fake.view import MemberView
 from pyclient.testing.simulation import group_invariants
+from pyclient.testing.simulation.faults import Fault
 from pyclient.testing.simulation.group_facts import GroupFacts, Member
 from pyclient.testing.simulation.group_invariants import JOINS_PER_SECOND, NEWS_S, RULES_OF_GROUPS
+from pyclient.testing.simulation.group_run import GroupRun
 from pyclient.testing.simulation.invariants import InvariantError, Judge
 from pyclient.testing.simulation.world import World
 
@@ -153,3 +155,10 @@ def test_C21_a_commit_within_an_iteration_includes_the_current_record(judge: Jud
     judge.after("committed within", member(), record)
     highest[WHERE] = 7
     assert breach(judge, "committed within", member(), record) == "a_commit_within_an_iteration_stores_the_current_record"
+
+
+@pytest.mark.parametrize("kind", ["broker_restart", "broker_loss"])
+def test_a_leader_that_assigned_without_a_brokers_rack_has_time_to_see_it(kind: str) -> None:
+    """It joins again then (KIP-881), so a group is not at rest before."""
+    run = next(found for seed in range(1, 99) if not (found := GroupRun(seed, [Fault(kind, 2.0, 0.5, 3.0)])).world.next_generation)
+    assert run._racks_seen() == 5.0 + max(each["metadata_max_age_ms"] for each in run.plan.consumers) / 1000
