@@ -13,6 +13,7 @@ from pyclient.core.group.offsets import NOT_A_MEMBER, commit_call, committed_cal
 from pyclient.errors import IllegalStateError, KafkaError, KafkaTimeoutError, RebalanceInProgressError
 from pyclient.records import OffsetAndMetadata, TopicPartition
 from pyclient.client.core import ClientCore
+from pyclient.consumer.commit_order import CommitOrder, Turn
 
 
 class Commits:
@@ -23,7 +24,7 @@ class Commits:
         self._group_id = config.group_id
         self._instance_id = config.group_instance_id
         self._membership = membership
-        self._order = asyncio.Lock()
+        self.order = CommitOrder()
 
     def group(self) -> str:
         """The group id.
@@ -36,8 +37,8 @@ class Commits:
         return self._group_id
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None, *, as_member: bool,
-                     automatic: bool = False) -> None:
-        """Store *offsets*, after all commits started before.
+                     automatic: bool = False, turn: Turn | None = None) -> None:
+        """Store *offsets*, after all commits that were announced before; *turn* is its place, if it has one already.
 
         An *automatic* commit does not wait for topics that brokers do not know.
 
@@ -46,23 +47,24 @@ class Commits:
             RebalanceInProgressError: the group was rebalancing until the timeout.
             KafkaError: not stored, or (`KafkaTimeoutError`) not known to be.
         """
-        self._core.check_open()
-        group = self.group()
-        deadline = None if timeout is None else self._core.clock() + timeout
-        commit = MemberCommit(self._membership, group, offsets) if as_member and self._membership is not None else None
-        await self._my_turn(timeout)
+        turn = turn or self.order.announce()
         try:
+            self._core.check_open()
+            group = self.group()
+            deadline = None if timeout is None else self._core.clock() + timeout
+            commit = MemberCommit(self._membership, group, offsets) if as_member and self._membership is not None else None
+            await self._begins(turn, timeout)
             if offsets and commit is not None:
                 await self._as_member(commit, offsets, deadline, automatic=automatic)
             elif offsets:
                 await self._send(offsets, self._left(deadline), automatic=automatic)
         finally:
-            self._order.release()
+            turn.end()
 
-    async def _my_turn(self, timeout: float | None) -> None:
+    async def _begins(self, turn: Turn, timeout: float | None) -> None:
         try:
             async with asyncio.timeout(timeout):
-                await self._order.acquire()
+                await turn.begins()
         except TimeoutError:
             raise KafkaTimeoutError(f"earlier commits have not ended after {timeout} s; this one was not sent") from None
 

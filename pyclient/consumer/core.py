@@ -21,6 +21,7 @@ from pyclient.errors import AuthenticationError, BootstrapError, ConfigurationEr
 from pyclient.metrics import ASSIGNED_PARTITIONS, FAILED_REBALANCES, FETCH_BUFFERED, REBALANCES, RECORDS_LAG
 from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.client.core import ClientCore
+from pyclient.consumer.commit_order import Turn
 from pyclient.consumer.commits import Commits
 from pyclient.consumer.membership import membership
 from pyclient.consumer.opener import Opener
@@ -235,9 +236,10 @@ class ConsumerCore(ClientCore):
                                      "assign([TopicPartition(...)])", option="group_id")
         return self.membership
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None, *, automatic: bool = False) -> None:
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None, *, automatic: bool = False,
+                     turn: Turn | None = None) -> None:
         """Store offsets for the group, as `Commits.commit`."""
-        await self.commits.commit(offsets, timeout, as_member=self.subscribed, automatic=automatic)
+        await self.commits.commit(offsets, timeout, as_member=self.subscribed, automatic=automatic, turn=turn)
         if offsets:
             self.finished_commits.append(offsets)
 

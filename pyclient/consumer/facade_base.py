@@ -21,7 +21,7 @@ from pyclient.consumer.description import description
 from pyclient.consumer.pending_commits import CommitTask, OnCommit, PendingCommits, log_failure
 from pyclient.consumer.rebalance import Rebalancing, check_listener
 from pyclient.consumer.single_user import SingleUser
-from pyclient.consumer.steps import InCommitOrder, WaitForData
+from pyclient.consumer.steps import WaitForData
 from pyclient.core.fetching.lookups import LATEST
 from pyclient.errors import IllegalStateError, WakeupError, raisable
 from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -249,7 +249,7 @@ class ConsumerBase(Facade):
 
     def _commit(self, offsets: Offsets | None, timeout: float | None) -> Steps[Step, None]:
         given = self._to_commit(offsets)
-        yield InCommitOrder(lambda: self._core.commit(given, timeout))
+        yield WaitFor(lambda: self._core.commit(given, timeout))
         self._consumed_positions.note_commits()
 
     def _commit_async(self, offsets: Offsets | None, callback: OnCommit | None) -> None:
@@ -272,7 +272,13 @@ class ConsumerBase(Facade):
 
     def _start_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit, *, automatic: bool = False) -> None:
         timeout = self._config.default_api_timeout_ms / 1000
-        task = self._start(lambda: self._core.commit(offsets, timeout, automatic=automatic))
+        turn = self._core.commits.order.announce()
+        try:
+            task = self._start(lambda: self._core.commit(offsets, timeout, automatic=automatic, turn=turn))
+        except BaseException:
+            turn.end()
+            raise
+        task.add_done_callback(lambda _: turn.end())  # it may be cancelled before it runs
         self._pending_commits.add(task, offsets, callback)
 
     # ---- close ------------------------------------------------------------------------------------------------------
@@ -291,5 +297,5 @@ class ConsumerBase(Facade):
     def _last_commit(self, timeout: float | None) -> Steps[Step, None]:
         uncommitted = self._consumed_positions.uncommitted() if self._consumed_positions.auto_commits else {}
         if uncommitted or self._pending_commits:
-            yield InCommitOrder(lambda: self._core.commit(as_offsets(uncommitted), timeout, automatic=True))
+            yield WaitFor(lambda: self._core.commit(as_offsets(uncommitted), timeout, automatic=True))
             self._consumed_positions.note_commits()

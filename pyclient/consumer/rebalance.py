@@ -14,13 +14,13 @@ from pyclient.consumer.arguments import as_offsets
 from pyclient.consumer.consumed_positions import ConsumedPositions
 from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.single_user import SingleUser
-from pyclient.consumer.steps import CallListener, InCommitOrder
+from pyclient.consumer.steps import CallListener
 from pyclient.core.group.changes import Change, ChangeKind
 from pyclient.core.group.coordinator import Identity
 from pyclient.errors import KafkaError, UnknownMemberIdError, raisable, said_of
 from pyclient.metrics import TIME_BETWEEN_POLLS
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from pyclient.runtime.steps import OnLoop, Step, Steps
+from pyclient.runtime.steps import OnLoop, Step, Steps, WaitFor
 from pyclient.signatures import takes
 
 _log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class Rebalancing:
         finally:
             self._consumed_positions.forget(change.partitions)
             try:
-                not_left = yield InCommitOrder(lambda: self._core.leave(reason, self._left(deadline)))
+                not_left = yield WaitFor(lambda: self._core.leave(reason, self._left(deadline)))
                 self._warn_of_leaving(next(filter(None, not_committed), None), not_left)
             finally:
                 self.end_poll()
@@ -186,7 +186,7 @@ class Rebalancing:
         limit = min(self._core.config.default_api_timeout_ms, self._core.config.max_poll_interval_ms) / 1000
         timeout = limit if left is None else min(left, limit)
         try:
-            yield InCommitOrder(lambda: self._core.commit(offsets, timeout, automatic=True))
+            yield WaitFor(lambda: self._core.commit(offsets, timeout, automatic=True))
             self._consumed_positions.note_commits()
         except KafkaError as error:
             return error

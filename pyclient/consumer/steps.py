@@ -4,7 +4,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 
@@ -12,9 +12,6 @@ from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.single_user import SingleUser
 from pyclient.records import TopicPartition
 from pyclient.runtime.loop_thread import Portal
-from pyclient.runtime.steps import WaitFor
-
-T = TypeVar("T")
 
 
 @attrs.frozen
@@ -38,16 +35,6 @@ class WaitForData:
         if self.yield_first:
             await asyncio.sleep(0)
         return await self.core.wait_for_data(self.timeout)
-
-
-@attrs.frozen
-class InCommitOrder(WaitFor[T]):
-    """As `WaitFor`, after the commits that `commit_async` started before (C24)."""
-
-    async def run_async(self) -> T:
-        """As `Step.run_async`. The task of a commit_async takes its place in the order when it runs first."""
-        await asyncio.sleep(0)
-        return await self.make()
 
 
 @attrs.frozen

@@ -220,6 +220,8 @@ def _fence(world: World, broker: int) -> None:
 def _go_on(world: World, broker: int) -> None:
     if world.kafka.brokers[broker].fenced:
         world.kafka.restart(broker)
+    for link in world.network.of_broker(broker):
+        link.late_until = world.loop.time()  # it reads now what was sent to it meanwhile
     world.front.resume(broker)
 
 

@@ -20,7 +20,7 @@ from pyclient.testing.simulation.workload import Plan, producer_options
 
 NOT_FOR_GROUPS: Final = LOGIN_FAULTS | HANGS | {"callback_raises", "rejection", "clock_jump"}
 """Faults that do not concern members, or have a generator of their own."""
-BROKERS_LEAVE: Final = frozenset({"broker_restart", "broker_loss"})
+BROKERS_LEAVE: Final = frozenset({"broker_restart", "broker_loss", "hung"})
 """Faults that take a broker, and its rack, out of the views of the cluster."""
 STABLE_S: Final = 5.0
 """How long a stable group is observed."""

@@ -157,7 +157,7 @@ def test_C21_a_commit_within_an_iteration_includes_the_current_record(judge: Jud
     assert breach(judge, "committed within", member(), record) == "a_commit_within_an_iteration_stores_the_current_record"
 
 
-@pytest.mark.parametrize("kind", ["broker_restart", "broker_loss"])
+@pytest.mark.parametrize("kind", ["broker_restart", "broker_loss", "hung"])
 def test_a_leader_that_assigned_without_a_brokers_rack_has_time_to_see_it(kind: str) -> None:
     """It joins again then (KIP-881), so a group is not at rest before."""
     run = next(found for seed in range(1, 99) if not (found := GroupRun(seed, [Fault(kind, 2.0, 0.5, 3.0)])).world.next_generation)

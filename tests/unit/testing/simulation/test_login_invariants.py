@@ -15,6 +15,7 @@ from pyclient.errors import DisconnectError, TokenUnavailableError
 from pyclient.runtime.transport import Endpoint, SocketOptions, Tls
 from pyclient.testing.fake.model.sasl import Phase, Session
 from pyclient.testing.simulation.facts import Facts
+from pyclient.testing.simulation.faults import _go_on
 from pyclient.testing.simulation.invariants import InvariantError, Judge
 from pyclient.testing.simulation.login_invariants import LOGINS_PER_SECOND, RULES_OF_LOGINS
 from pyclient.testing.simulation.protection import FEWEST_FAULTS, LOGS_IN, MOST_FAULTS, SECURED, drawn
@@ -125,3 +126,13 @@ def test_faults_of_logins_are_planned_for_those_only_who_log_in_and_can_survive_
         assert len(wrong) in (range(FEWEST_FAULTS, MOST_FAULTS + 1) if run.protection.mechanism else (0,))
         assert set(wrong) <= set(run.protection.login_faults)
         run.world.close()
+
+
+def test_a_token_that_a_hung_broker_reads_late_is_not_late_by_the_clients_fault() -> None:
+    world = World(1)
+    delayed = SimpleNamespace(late_until=0.0)
+    world.network.of_broker = lambda broker: [delayed] if broker == 2 else []  # type: ignore[assignment,method-assign,return-value]
+    world.front.pause(2)
+    world.loop.call_later(3.0, _go_on, world, 2)
+    world.run(asyncio.sleep(4.0))
+    assert delayed.late_until == 3.0
