@@ -130,8 +130,8 @@ def test_faults_of_logins_are_planned_for_those_only_who_log_in_and_can_survive_
 
 def test_a_token_that_a_hung_broker_reads_late_is_not_late_by_the_clients_fault() -> None:
     world = World(1)
-    delayed = SimpleNamespace(late_until=0.0)
-    world.network.of_broker = lambda broker: [delayed] if broker == 2 else []  # type: ignore[assignment,method-assign,return-value]
+    delayed: Any = SimpleNamespace(late_until=0.0)
+    world.network.of_broker = lambda broker: [delayed] if broker == 2 else []  # type: ignore[method-assign]
     world.front.pause(2)
     world.loop.call_later(3.0, _go_on, world, 2)
     world.run(asyncio.sleep(4.0))
