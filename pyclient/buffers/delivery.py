@@ -11,6 +11,7 @@ from cython.cimports.pyclient.buffers.type_attributes import set_type_attribute
 
 import logging
 import threading
+import time
 
 from pyclient.errors import KafkaTimeoutError, raisable
 from pyclient.foreign_calls import foreign_attributes, own_names
@@ -45,6 +46,9 @@ class Observer:
 
     def check_wait(self):
         """Raise when the calling thread must not block."""
+
+    def help(self, result, timeout):
+        """Work on *result* in the thread that waits for it, at most *timeout* seconds; it need not be done then."""
 
     def failed(self, tp, count, error):
         """Count *count* records of partition *tp* that failed with *error*, unseen so far.
@@ -239,10 +243,14 @@ class BatchResult:
         if self._done:
             return True
         self.observer.check_wait()
+        began = 0.0 if timeout is None else time.monotonic()
+        self.observer.help(self, timeout)
+        if self._done:
+            return True
         gate = threading.Lock()
         gate.acquire()
         self.when_done(gate.release)
-        if gate.acquire(timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)):
+        if gate.acquire(timeout=-1 if timeout is None else min(max(0.0, timeout + began - time.monotonic()), threading.TIMEOUT_MAX)):
             return True
         self.forget(gate.release)
         return self._done

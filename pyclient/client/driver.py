@@ -38,6 +38,10 @@ class Driver:
         self._timer_at: float | None = None
         self._waiters: dict[asyncio.Future[Any], Callable[[], Any]] = {}
         self._lone: AskForLone = lambda now, ready: None
+        self.take_turn_here: Callable[[Callable[[], None]], bool] | None = None
+        """Runs a function in place of a turn in the thread that sends; False if that is not possible now."""
+        self.on_lone: Callable[[Request], None] | None = None
+        """Called with each lone request that was written."""
         self._looks = True  # the next turn has to poll the managers
         self._closed = False
         self._stopped_by: KafkaError | None = None
@@ -68,11 +72,6 @@ class Driver:
         elif not self._closed and not self._turning:
             self._set_timer(deadline)
 
-    def _schedule(self) -> None:
-        if not self._scheduled and not self._closed and self._loop is not None:
-            self._scheduled = True
-            self._loop.call_soon(self._turn)
-
     def wake_from_anywhere(self) -> None:
         """As `wake`, from any thread. Many calls before the turn cost one."""
         self._looks = True
@@ -81,6 +80,12 @@ class Driver:
     def wake_for_records(self) -> None:
         """As `wake_from_anywhere`, but only because of new records: the turn may send a lone one, and end."""
         if self._scheduled or self._loop is None:
+            return
+        if self.take_turn_here is None or not self.take_turn_here(self._send_now):
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if self._scheduled or self._closed or self._loop is None:
             return
         self._scheduled = True
         schedule = self._loop.call_soon if runs_here(self._loop) else self._loop.call_soon_threadsafe
@@ -117,6 +122,26 @@ class Driver:
             self._settle_waiters()
         self._sleep(self._connections, not_before)
 
+    def _send_now(self) -> None:
+        """In place of a turn: send a lone record; if there is more to do, the loop's turn comes soon.
+
+        The caller is alone with the client, but perhaps not on the loop's thread.
+        """
+        if self._turning or self._looks or self._closed or self._connections is None:
+            self._schedule()
+            return
+        self._turning = True
+        try:
+            if not self._send_lone(self._connections):
+                self._looks = True
+        except Exception:  # noqa: BLE001 the next turn goes on
+            self._looks = True
+            _log.exception("a defect in the client: a lone record could not be sent; the client continues with the next turn")
+        finally:
+            self._turning = False
+        if self._looks:
+            self._schedule()
+
     def _send_lone(self, connections: ConnectionPool) -> bool:
         """Write a request that is the only thing to do; returns whether it was."""
         now = self._clock()
@@ -125,6 +150,8 @@ class Driver:
             return False
         connections.start_window(now)
         self._send(connections, lone.request)
+        if self.on_lone is not None:
+            self.on_lone(lone.request)
         self._set_timer(now + min(lone.request.timeout, LONGEST_PATIENCE))
         return not (lone.more or self._looks)
 
@@ -151,6 +178,10 @@ class Driver:
     def _set_timer(self, deadline: float) -> None:
         """Keep an earlier timer: its turn sets the next one. Otherwise each request would cancel and set a timer."""
         if self._loop is None or (self._timer_at is not None and self._timer_at <= deadline):
+            return
+        if not runs_here(self._loop):  # a thread acts in its place: only the loop can set timers
+            self._looks = True
+            self._schedule()
             return
         self._disarm()
         self._timer_at = deadline

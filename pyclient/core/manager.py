@@ -84,6 +84,9 @@ class Ready(Protocol):
     def slots(self, node: int, use: Use) -> int:
         """How many more requests the connection accepts now; 0 while it is not ready, throttled or full."""
 
+    def free(self, node: int, use: Use) -> int:
+        """As `slots`, but no connection is opened."""
+
     def least_loaded(self, use: Use) -> int | None:
         """The ready node with the fewest requests in flight, if possible one that has answered lately; None while none
         is ready (the driver connects to one)."""

@@ -75,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_answer = on_answer
         self._in_flight = InFlightRequests(label)
         self._reader = FrameReader(label, max_frame, self._on_frame)
+        self.socket: socket.socket | None = None  # the transport's, where this connection may use it directly
         self._transport: asyncio.Transport | None = None
         self._write_buffer: WriteBuffer | None = None
         self._stop_reading: Callable[[], None] | None = None  # with TLS
@@ -97,6 +98,16 @@ class Connection(asyncio.BufferedProtocol):
             return False
         now = self._clock()
         return now >= self.throttle.until and not self.session.is_over(now)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the transport is closed, or will be in the next turn of the loop."""
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def awaits_one_answer(self) -> bool:
+        """Whether nothing is to be done on it but to read the answer to its only request."""
+        return self.state is State.READY and self.in_flight == 1 and not self.is_closing and not self.unwritten
 
     @property
     def unwritten(self) -> bool:
@@ -326,6 +337,7 @@ class Connection(asyncio.BufferedProtocol):
         """Read large responses from the transport's socket directly; with *writes* also write requests to it."""
         assert self._write_buffer is not None
         self._reader.read_directly(sock)
+        self.socket = sock
         if writes:
             self._write_buffer.attach_socket(sock)
 
@@ -340,7 +352,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the socket is closed, for any reason."""
-        self._transport = self._write_buffer = self._stop_reading = None
+        self._transport = self._write_buffer = self._stop_reading = self.socket = None
         self._lost(self._cause or _closed_by_peer(self, exc), by_peer=self._cause is None and self.state is not State.CLOSED)
 
     def _close_if_drained(self) -> None:

@@ -27,7 +27,7 @@ from pyclient.net.node_failures import NodeFailures
 from pyclient.net.request_metrics import RequestMetrics
 from pyclient.net.security import UNPROTECTED, Security
 from pyclient.records import Node
-from pyclient.runtime.transport import Endpoint, Network, SocketOptions
+from pyclient.runtime.transport import AsyncioNetwork, Endpoint, Network, SocketOptions
 
 _log = logging.getLogger(__name__)
 
@@ -122,10 +122,19 @@ class ConnectionPool:
         """The newest finalized features that a broker has named."""
         return self._connector.features
 
+    @property
+    def uses_sockets(self) -> bool:
+        """Whether connections write and read sockets themselves: real ones, without TLS."""
+        return isinstance(self._network, AsyncioNetwork) and self._options.security.tls is None
+
+    def connection(self, node: int, use: Use) -> Connection | None:
+        """The connection that `send` writes to."""
+        found = self._node(node)
+        return None if found is None else found.connections.get(use)
+
     def give_up(self, node: int, use: Use) -> None:
         """Close the connection if something is in flight on it: another node is responsible."""
-        found = self._node(node)
-        connection = None if found is None else found.connections.get(use)
+        connection = self.connection(node, use)
         if connection is not None and connection.in_flight:
             connection.close(DisconnectError(f"{connection.label} did not answer, and is not responsible any more"))
 
@@ -145,8 +154,7 @@ class ConnectionPool:
 
     def send(self, request: Request) -> None:
         """Write a request."""
-        node = self._node(request.node)
-        connection = node.connections.get(request.use) if node is not None else None
+        connection = self.connection(request.node, request.use)
         if connection is None or not connection.ready:
             self._not_sent(request, DisconnectError(f"the connection to node {request.node} was lost before {request.api.title} was sent"))
             return

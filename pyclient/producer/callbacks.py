@@ -127,6 +127,8 @@ class ThreadObserver(LoopObserver):
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._ended = False
+        self.wait_in_place: Callable[[Callable[[], bool], float | None], None] | None = None
+        """Reads the answer in the thread that waits for it, if the loop sleeps; may end early."""
 
     def dispatch(self, work: Callable[[], object]) -> None:
         """Queue it for the callback thread. After the thread's end, run it in the caller's."""
@@ -146,6 +148,11 @@ class ThreadObserver(LoopObserver):
             raise raisable(self.closed)
         if self.on_callback_thread():
             raise IllegalStateError("a delivery callback must not block: result(), flush() and close() cannot be called in it")
+
+    def help(self, result: BatchResult, timeout: float | None) -> None:
+        """As `Observer.help`."""
+        if self.wait_in_place is not None:
+            self.wait_in_place(lambda: result.done, timeout)
 
     def wait_for_callbacks(self, timeout: float | None) -> bool:
         """Wait until every callback that was dispatched before this call has run, at most *timeout* seconds.

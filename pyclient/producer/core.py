@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
 from pyclient.buffers.accumulator import Accumulator
@@ -23,13 +23,15 @@ from pyclient.core.transactions.manager import Transactions
 from pyclient.errors import AuthenticationError, ClientClosedError, DeliveryError, KafkaError, KafkaTimeoutError, MetadataTimeoutError, counted
 from pyclient.metrics import BUFFER_AVAILABLE, BUFFER_EXHAUSTED, BUFFER_TOTAL, BUFFER_WAIT, WAITING_THREADS
 from pyclient.records import TopicPartition
-from pyclient.producer.callbacks import LoopObserver
+from pyclient.producer.callbacks import LoopObserver, ThreadObserver
 from pyclient.producer.routing import Router
 from pyclient.client.core import ClientCore
 from pyclient.producer.metrics import BatchMetrics
 from pyclient.producer.transactions import TransactionCalls
 from pyclient.runtime.environment import wall_ms
 from pyclient.client.interceptors import interceptors
+from pyclient.net.lent_connection import LoopLender
+from pyclient.runtime.loop_thread import Portal, runs_here
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +59,7 @@ class ProducerCore(ClientCore):
             self.accumulator.on_new_batch = self.router.on_new_batch
         self.send_path = self.router.send_path(self.accumulator) if self.interceptors is None else None
         self._creation = TopicCreation()
+        self._lender: LoopLender | None = None
         self._workers: Executor | None = None
         limits = SendingLimits(
             acks=config.acks, in_flight=config.max_in_flight_requests_per_connection, max_request_size=config.max_request_size,
@@ -100,7 +103,29 @@ class ProducerCore(ClientCore):
     async def start(self) -> None:
         """Bind to the running loop; ready batches wake it from now on."""
         await super().start()
+        if self.may_lend:
+            self.driver.take_turn_here = self._run_on_the_loop
         self.accumulator.on_ready = self.driver.wake_for_records
+
+    def _run_on_the_loop(self, work: Callable[[], None]) -> bool:
+        """An async producer's tasks send on the loop itself."""
+        if self.loop is None or not runs_here(self.loop):
+            return False
+        work()
+        return True
+
+    @property
+    def may_lend(self) -> bool:
+        """Whether lone records leave where they are sent, on connections whose sockets the client uses itself."""
+        return self.sender.sends_at_once and self.connections.uses_sockets and self.config.transactional_id is None
+
+    def lend(self, portal: Portal, observer: ThreadObserver) -> None:
+        """Let the threads that send and wait act in place of the portal's while that sleeps."""
+        if portal.lending is not None:
+            lender = self._lender = LoopLender(portal.loop, portal.lending)
+            self.driver.on_lone = lambda request: lender.sent_on(self.connections.connection(request.node, request.use))
+            self.driver.take_turn_here = lender.run
+            observer.wait_in_place = lender.wait
 
     def on_cluster(self, cluster: Cluster) -> None:
         """Publish the topics' partitions to the threads and tasks that send."""
@@ -273,6 +298,8 @@ class ProducerCore(ClientCore):
     def forked(self) -> None:
         """This process is a forked child: no pending record is settled here."""
         super().forked()
+        if self._lender is not None:
+            self._lender.forked()
         if self.send_path is not None:
             self.send_path.closed = True  # before it takes the lock, which a thread of the parent may have held at the fork
         self.observer.closed = self.closed

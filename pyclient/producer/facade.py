@@ -63,9 +63,10 @@ class Producer(FastSend, Facade):
         self._core = ProducerCore(parsed, self._observer)
         self._send_path = self._core.send_path
         self._record_send = record_send(self._core)
-        self._portal = Portal("pyclient-producer")
+        self._portal = Portal("pyclient-producer", lends=self._core.may_lend)
         self._end = ProducerShutdown(self._core, self._portal, self._observer)
         self._portal.call(self._core.start)
+        self._core.lend(self._portal, self._observer)
 
     @fast_send
     def send(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None, timestamp: int | None = None,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from pyclient.errors import ClientClosedError, IllegalStateError
+from pyclient.runtime.loop_lending import LendingSelector, lending_loop
 
 _log = logging.getLogger(__name__)
 _here: Final = threading.local()
@@ -26,8 +27,13 @@ def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
 class Portal:
     """A daemon thread that runs an asyncio loop until `stop` or `stop_after`."""
 
-    def __init__(self, name: str) -> None:
-        self.loop = asyncio.new_event_loop()
+    def __init__(self, name: str, *, lends: bool = False) -> None:
+        """With *lends* other threads may act in place of this one while it sleeps, if the loop can do that."""
+        self.lending: LendingSelector | None = None
+        if lends:
+            self.loop, self.lending = lending_loop()
+        else:
+            self.loop = asyncio.new_event_loop()
         self._lock = threading.RLock()  # accepting calls against stopping; reentrant, because a signal handler may call too
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

@@ -5,6 +5,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -30,6 +31,22 @@ def test_a_delivery_has_the_partition_offset_and_timestamp_of_the_stored_record(
         assert (each.topic, each.partition, each.offset, each.timestamp) == (topic, n % 3, n // 3, 1_700_000_000_000 + n)
         assert (record.partition, record.offset, record.timestamp) == (each.partition, each.offset, each.timestamp)
         assert record.timestamp_type is TimestampType.CREATE_TIME
+
+
+def test_lone_records_of_several_threads_are_stored_once_in_each_threads_order(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic)
+    threads, each = 3, 100
+
+    def send_alone(key: bytes) -> None:
+        for number in range(each):
+            producer.send(topic, b"%d" % number, key).result(20)
+
+    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, linger_ms=0) as producer, ThreadPoolExecutor(threads) as pool:
+        list(pool.map(send_alone, [b"%d" % thread for thread in range(threads)]))
+        send_alone(b"main")
+    stored = read(kafka_cluster, partitions, (threads + 1) * each)
+    for key in (b"0", b"1", b"2", b"main"):
+        assert [int(record.value or b"") for record in stored if record.key == key] == list(range(each))
 
 
 def test_a_record_without_timestamp_gets_the_time_of_its_send(kafka_cluster: LocalCluster, topic: str) -> None:

@@ -21,7 +21,7 @@ from pyclient.producer.routing import Router
 R = TypeVar("R")
 WITH_THREADING: Final = (
     "pyclient.buffers.delivery", "pyclient.buffers.fetch_buffer", "pyclient.producer.callbacks", "pyclient.producer.shutdown",
-    "pyclient.runtime.loop_thread", "pyclient.producer.waits", "pyclient.consumer.facade")
+    "pyclient.runtime.loop_lending", "pyclient.runtime.loop_thread", "pyclient.producer.waits", "pyclient.consumer.facade")
 """Modules that make locks as ``threading.Lock()``."""
 ROUTER_SEND_PATH: Final = Router.send_path
 SHORT: Final = 1e-6

@@ -1,4 +1,8 @@
-"""A program whose main thread gets real Ctrl-C signals at random moments inside the client's calls: ROUNDS SEED.
+"""A program whose main thread gets real Ctrl-C signals at random moments inside the client's calls.
+
+Its arguments are ROUNDS SEED [alone].
+
+With ``alone`` each record is sent and awaited alone (linger_ms=0), which the thread does in place of the client's own.
 
 Prints how many came. Fails when a call hangs, a lock stays held, or a record is lost or doubled.
 """
@@ -73,6 +77,15 @@ def send(striker: Striker, producer: Producer, numbers: range) -> None:
             pass
 
 
+def send_alone(striker: Striker, producer: Producer, numbers: range) -> None:
+    """Send these numbers, and wait for each, until that is not broken off."""
+    for number in numbers:
+        while (delivery := striker.call(lambda number=number: producer.send("numbers", b"%d" % number, partition=0))) is None:  # type: ignore[misc]
+            pass
+        while striker.call(lambda delivery=delivery: delivery.result(20)) is None:  # type: ignore[misc]
+            pass
+
+
 def flush(striker: Striker, producer: Producer) -> None:
     """Flush until that is not broken off."""
     def flushed() -> bool:
@@ -92,23 +105,24 @@ def read(striker: Striker, consumer: Consumer, begin: int, end: int) -> list[int
     return offsets
 
 
-def main(rounds: int, seed: int) -> None:
+def main(rounds: int, seed: int, *, alone: bool) -> None:
     faulthandler.dump_traceback_later(HANG_S, exit=True)
     striker = Striker(seed)
     with FakeCluster(1) as kafka:
         kafka.create_topic("numbers")
         servers = kafka.bootstrap_servers
-        with Producer(bootstrap_servers=servers, linger_ms=1) as producer, Consumer(bootstrap_servers=servers, fetch_max_wait_ms=5) as consumer:
+        with Producer(bootstrap_servers=servers, linger_ms=0 if alone else 1) as producer, Consumer(bootstrap_servers=servers, fetch_max_wait_ms=5) as consumer:
             consumer.assign([TP])
             try:
                 for turn in range(rounds):
-                    take_turn(striker, kafka, producer, consumer, range(turn * RECORDS, (turn + 1) * RECORDS))
+                    take_turn(striker, kafka, send_alone if alone else send, producer, consumer, range(turn * RECORDS, (turn + 1) * RECORDS))
             finally:
                 striker.stop()
     print(striker.interrupts)
 
 
-def take_turn(striker: Striker, kafka: FakeCluster, producer: Producer, consumer: Consumer, numbers: range) -> None:
+def take_turn(striker: Striker, kafka: FakeCluster, send: Callable[[Striker, Producer, range], None], producer: Producer, consumer: Consumer,
+              numbers: range) -> None:
     """Send some numbers and read them."""
     faulthandler.dump_traceback_later(HANG_S, exit=True)
     send(striker, producer, numbers)
@@ -120,4 +134,4 @@ def take_turn(striker: Striker, kafka: FakeCluster, producer: Producer, consumer
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), alone="alone" in sys.argv)

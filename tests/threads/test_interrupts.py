@@ -7,14 +7,17 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+import pytest
+
 from pyclient.consumer.single_user import was_interrupted
 
 ROUNDS = os.environ.get("PYCLIENT_INTERRUPT_ROUNDS", "100")
 PROGRAM = Path(__file__).with_name("interrupted_program.py")
 
 
-def test_ctrl_c_inside_any_call_leaves_no_lock_held_and_loses_no_record() -> None:
-    done = subprocess.run([sys.executable, PROGRAM, ROUNDS, "1"], capture_output=True, text=True, timeout=500, check=False)
+@pytest.mark.parametrize("how", [[], ["alone"]], ids=["batches", "lone records"])
+def test_ctrl_c_inside_any_call_leaves_no_lock_held_and_loses_no_record(how: list[str]) -> None:
+    done = subprocess.run([sys.executable, PROGRAM, ROUNDS, "1", *how], capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > int(ROUNDS)
 

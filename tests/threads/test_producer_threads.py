@@ -6,11 +6,13 @@ from collections import defaultdict
 from random import Random
 from typing import Any, Final
 
+import pytest
+
 from pyclient import Delivery, Producer, Record
 from pyclient.errors import ClientClosedError
 from pyclient.testing import FakeCluster
 from tests.threads.edges import Coin
-from tests.threads.team import Team
+from tests.threads.team import LIMIT_S, Team
 from tests.waiting import eventually
 
 THREADS: Final = 4
@@ -44,6 +46,20 @@ class Senders:
         finally:
             self.left -= 1
 
+    def send_alone(self, number: int) -> None:
+        """As `send`, but each third record, by chance, is waited for before the next."""
+        chance = Random(f"{self.seed}:{number}")
+        try:
+            for count in range(RECORDS // 5):
+                delivery = self.producer.send(self.topic, b"%d" % count, b"%d" % number, partition=chance.randrange(2), on_delivery=self.called.append)
+                self.accepted.append(delivery)
+                if chance.random() < 0.6:
+                    assert delivery.result(LIMIT_S).offset is not None
+        except ClientClosedError:
+            self.refused += 1
+        finally:
+            self.left -= 1
+
     def flush(self, sent: list[Delivery]) -> None:
         """Every earlier delivery is done after a flush."""
         self.producer.flush()
@@ -60,10 +76,10 @@ class Senders:
                 return
 
 
-def open_producer(cluster: FakeCluster, seed: int) -> Producer:
+def open_producer(cluster: FakeCluster, seed: int, linger_ms: int = 1) -> Producer:
     """Small batches, which fill and are sealed often; every other seed compresses."""
     options: dict[str, Any] = {"compression_type": "lz4"} if seed & 1 else {}
-    return Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=2_000, buffer_memory=MEMORY, linger_ms=1, **options)
+    return Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=2_000, buffer_memory=MEMORY, linger_ms=linger_ms, **options)
 
 
 def assert_each_once_and_in_order(found: list[Record], accepted: list[Delivery], called: list[Delivery]) -> None:
@@ -109,12 +125,28 @@ def test_callbacks_of_a_partition_run_in_the_order_of_its_offsets_whichever_thre
         assert offsets == sorted(offsets)
 
 
-def test_a_record_sent_while_threads_close_is_delivered_or_rejected(
+def test_lone_records_of_many_threads_leave_in_their_place_and_are_stored_once_in_order(
         cluster: FakeCluster, topic: str, seed: int, coin: Coin) -> None:
     cluster.create_topic(topic, 2)
-    producer = open_producer(cluster, seed)
+    with open_producer(cluster, seed, linger_ms=0) as producer:
+        senders = Senders(producer, topic, seed)
+        team = Team()
+        team.add_many(1 + seed % THREADS, senders.send_alone)
+        team.add("look", senders.look)
+        senders.left = 1 + seed % THREADS
+        team.run()
+        producer.flush()
+        eventually(lambda: producer.metrics()["buffer-available-bytes"] == MEMORY)
+    assert_each_once_and_in_order(cluster.records(topic), senders.accepted, senders.called)
+
+
+@pytest.mark.parametrize("linger_ms", [0, 1])
+def test_a_record_sent_while_threads_close_is_delivered_or_rejected(
+        cluster: FakeCluster, topic: str, seed: int, coin: Coin, linger_ms: int) -> None:
+    cluster.create_topic(topic, 2)
+    producer = open_producer(cluster, seed, linger_ms)
     senders = Senders(producer, topic, seed)
-    enough = Random(seed).randrange(THREADS * RECORDS)
+    enough = Random(seed).randrange(THREADS * (RECORDS if linger_ms else RECORDS // 5))
     team = Team()
 
     def close(_: int) -> None:
@@ -123,7 +155,7 @@ def test_a_record_sent_while_threads_close_is_delivered_or_rejected(
         producer.close()
         assert all(each.done() for each in senders.accepted)
 
-    team.add_many(THREADS, senders.send)
+    team.add_many(THREADS, senders.send if linger_ms else senders.send_alone)
     team.add_many(2, close)
     team.add("look", senders.look)
     team.run()

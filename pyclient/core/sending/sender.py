@@ -108,6 +108,7 @@ class Sender:
         self._queues = LeaderQueues(accumulator, metadata)
         self._sequences: dict[PartitionQueue, PartitionSequence] = {}
         self._in_flight = 0  # batches
+        self._settling = False  # an async producer's callbacks may send while answers are handled
         self._oldest_open = limits.linger + OLDEST_OPEN * limits.delivery_timeout
         self._close_at = 0.0  # when to look for old open batches again
         self._adaptive = AdaptivePartitioning(accumulator, limits.availability_timeout) if limits.adaptive else None
@@ -136,17 +137,22 @@ class Sender:
 
         What `poll` would find, found sooner: services send one record at a time.
         """
-        if self._in_flight or not self._limits.acks or (self._ids is not None and self._ids.current is None):
+        if self._in_flight or self._settling or not self._limits.acks or (self._ids is not None and self._ids.current is None):
             return None
         queue = self._queues.take_lone(now)
         if queue is None:
             return None
         self._queues.place(queue, now)
         for node in self._queues.nodes():
-            request = self._drain(node, now) if ready.slots(node, Use.PRODUCE) else None
+            request = self._drain(node, now) if ready.free(node, Use.PRODUCE) else None
             if request is not None:
                 return Lone(request, more=bool(self._queues.nodes()) or now >= (self._closes_at() or now))
         return None
+
+    @property
+    def sends_at_once(self) -> bool:
+        """Whether a record need not wait for others: its request may be written where the record is sent."""
+        return not self._limits.linger and self._limits.acks != 0
 
     def next_deadline(self) -> float | None:
         """The next linger, end of a pause, expiry, or node to avoid."""
@@ -325,6 +331,13 @@ class Sender:
 
     def _ended(self, now: float, outcomes: BatchOutcomes) -> bool:
         """Settle each batch of a request; returns whether everything is stored and nothing else waits."""
+        self._settling = True
+        try:
+            return self._settle_all(now, outcomes)
+        finally:
+            self._settling = False
+
+    def _settle_all(self, now: float, outcomes: BatchOutcomes) -> bool:
         quiet = True
         for batch, answered in outcomes:
             sequence = self._sequence(batch.queue)

@@ -57,6 +57,11 @@ class World:
             return 0
         return self.capacity[use] - sum(each.request.node == node and each.request.use is use for each in self.in_flight)
 
+    def free(self, node: int, use: Use) -> int:
+        wished = set(self.wished)
+        found, self.wished = self.slots(node, use), wished
+        return found
+
     def least_loaded(self, use: Use) -> int | None:
         free = [node for node in sorted(self.nodes) if self.slots(node, use)]
         return max(free, key=lambda node: self.slots(node, use), default=None)

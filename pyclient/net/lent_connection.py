@@ -1,0 +1,120 @@
+"""Lends the client's loop, with an idle connection, to the thread that sends a lone record and waits for its answer.
+
+While the loop sleeps, that thread takes a turn in its place and writes the request; in ``result()`` it reads the socket
+itself. So no second thread wakes, which takes longer than all else that the client does for a record. The loop takes
+all back as soon as anything else is to be done. Knows sockets and the loop; what may be sent is decided elsewhere.
+"""
+from __future__ import annotations
+
+import asyncio
+import logging
+import select
+import time
+from collections.abc import Callable
+from typing import Final
+
+from pyclient.errors import KafkaError
+from pyclient.net.connection import Connection
+from pyclient.runtime.deferred_signals import DeferredSignals
+from pyclient.runtime.loop_lending import LendingSelector
+
+_log = logging.getLogger(__name__)
+LONGEST_WAIT: Final = 0.1
+"""Seconds. An answer that takes longer costs no more when the loop reads it."""
+
+
+class LoopLender:
+    """Lets any thread act in place of the loop's own, one at a time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, selector: LendingSelector) -> None:
+        self._loop = loop
+        self._selector = selector
+        self._signals = DeferredSignals(selector.ring)
+        self._connection: Connection | None = None
+        self._poll = select.poll()
+
+    def sent_on(self, connection: Connection | None) -> None:
+        """A lone request was written here: the thread that waits may read its answer."""
+        if connection is not self._connection:
+            self._connection = connection
+            self._poll = select.poll()
+            self._poll.register(self._selector.bell, select.POLLIN)
+            if connection is not None and connection.socket is not None:
+                self._poll.register(connection.socket, select.POLLIN)
+
+    def run(self, work: Callable[[], object]) -> bool:
+        """Run *work* in place of the loop's thread; False if that does not sleep."""
+        if not self._selector.asleep:
+            return False
+        held = self._signals.hold()
+        try:
+            if not self._selector.borrow():
+                return False
+            try:
+                work()
+                self._wake_if_closing()
+            finally:
+                self._selector.give_back()
+        finally:
+            self._signals.release(held)
+        return True
+
+    def wait(self, done: Callable[[], bool], seconds: float | None) -> None:
+        """Read the answer to a lone request in place of the loop.
+
+        Ends when *done()* or after *seconds*, but also when the loop has something else to do, when the answer takes
+        long, when the socket is broken, and when a signal comes, whose handler runs then.
+        """
+        if self._connection is not None and (seconds is None or seconds > 0):
+            until = time.monotonic() + (LONGEST_WAIT if seconds is None else min(seconds, LONGEST_WAIT))
+            self.run(lambda: self._read(done, until))
+
+    def forked(self) -> None:
+        """This process is a forked child, which uses no connection."""
+        self._signals.forked()
+
+    def _read(self, done: Callable[[], bool], until: float) -> None:
+        connection = self._connection
+        sock = None if connection is None else connection.socket
+        if connection is None or sock is None or not connection.awaits_one_answer:
+            return
+        descriptor = sock.fileno()
+        self._selector.mute(descriptor)
+        try:
+            while not done() and self._readable(descriptor, until) and self._read_once(connection):
+                pass
+        finally:
+            self._selector.unmute(descriptor)
+
+    def _readable(self, descriptor: int, until: float) -> bool:
+        """Wait for the socket only; False after *until*, on a bell, and on a broken socket, which the loop must see."""
+        events = self._poll.poll(max(0.0, until - time.monotonic()) * 1000)
+        if any(ready == self._selector.bell for ready, _ in events):
+            self._selector.answer()
+            return False
+        return events == [(descriptor, select.POLLIN)]
+
+    def _read_once(self, connection: Connection) -> bool:
+        """Take what has arrived; False at the end of the stream, and where the loop closes the connection."""
+        assert connection.socket is not None
+        try:
+            size = connection.socket.recv_into(connection.get_buffer(-1))
+        except OSError:
+            return False
+        if not size:
+            return False
+        try:
+            connection.buffer_updated(size)
+        except Exception as error:  # noqa: BLE001 asyncio's transport would close the connection too
+            _log.exception("a defect in the client: a response could not be handled; closing the connection")
+            connection.close(KafkaError(f"a response could not be handled: {error!r}"))
+        return connection.awaits_one_answer
+
+    def _wake_if_closing(self) -> None:
+        """The transport closes in a later turn of the loop, and does not wake it for that: it believes to run on it."""
+        if self._connection is not None and self._connection.is_closing:
+            self._loop.call_soon_threadsafe(_nothing)
+
+
+def _nothing() -> None:
+    """Wakes the loop."""

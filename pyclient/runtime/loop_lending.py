@@ -1,0 +1,97 @@
+"""Lets another thread act in place of a loop's own thread while that sleeps in `select`.
+
+The loop's thread holds a lock except while it sleeps. A thread that gets the lock meanwhile is alone with all that the
+loop owns, as if it ran on the loop. When the loop wakes, it rings for the lock and no other thread gets it first. Linux
+only (epoll and eventfd); elsewhere, and on other loops, nothing is lent.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import selectors
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import FileDescriptorLike
+
+if sys.platform == "linux":
+    class LendingSelector(selectors.EpollSelector):
+        """The selector of a loop that lends itself."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._lock = threading.Lock()
+            self._lock.acquire()
+            self._wanted = False
+            self._epoll = select.epoll.fromfd(os.dup(self.fileno()))
+            self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            """Readable when the loop, or a signal, wants the lock back from a thread that waits."""
+
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            """As `selectors.BaseSelector.select`; lends the loop meanwhile."""
+            if timeout is not None and timeout <= 0:
+                return super().select(timeout)
+            self._lock.release()
+            try:
+                return super().select(timeout)
+            finally:
+                self._take_back()
+
+        def _take_back(self) -> None:
+            if not self._lock.acquire(blocking=False):
+                self._wanted = True  # first: a thread that borrows again and again would leave no gap
+                self.ring()
+                self._lock.acquire()
+                self._wanted = False
+
+        @property
+        def asleep(self) -> bool:
+            """Whether `borrow` may succeed."""
+            return not self._wanted and not self._lock.locked()
+
+        def borrow(self) -> bool:
+            """Take the place of the loop's thread, if that sleeps; then call `give_back`."""
+            return not self._wanted and self._lock.acquire(blocking=False)
+
+        def give_back(self) -> None:
+            """The loop may wake."""
+            self._lock.release()
+
+        def ring(self) -> None:
+            """Ask a thread that waits with the lock to give it back."""
+            os.eventfd_write(self.bell, 1)
+
+        def answer(self) -> None:
+            """The bell was heard."""
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self.bell)
+
+        def mute(self, fd: FileDescriptorLike) -> None:
+            """A socket does not wake the loop: the thread that has the lock reads it."""
+            self._epoll.modify(fd, 0)
+
+        def unmute(self, fd: FileDescriptorLike) -> None:
+            """The loop reads it again, unless it was closed meanwhile."""
+            with contextlib.suppress(KeyError, OSError):
+                events = self.get_key(fd).events
+                self._epoll.modify(fd, (events & selectors.EVENT_READ and select.EPOLLIN) | (events & selectors.EVENT_WRITE and select.EPOLLOUT))
+
+        def close(self) -> None:
+            """As `selectors.BaseSelector.close`."""
+            self._epoll.close()
+            os.close(self.bell)
+            super().close()
+
+
+def lending_loop() -> tuple[asyncio.AbstractEventLoop, LendingSelector | None]:
+    """A new loop, and its selector if it lends itself: asyncio's own loop does, others do not."""
+    loop = asyncio.new_event_loop()
+    if sys.platform != "linux" or type(loop) is not asyncio.SelectorEventLoop or loop.get_debug():
+        return loop, None
+    loop.close()
+    selector = LendingSelector()
+    return asyncio.SelectorEventLoop(selector), selector
