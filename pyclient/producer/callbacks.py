@@ -53,12 +53,14 @@ class LoopObserver(Observer):
         super().__init__()
         self.closed: KafkaError | None = None
         """Set in a forked child, where no pending record is ever settled."""
-        self.on_failed: Callable[[TopicPartition, int], object] = _nothing
-        """Called with the partition and the number of records of each failure, before any waiter sees it."""
+        self.on_failed: Callable[[TopicPartition, int, KafkaError], object] = _nothing
+        """Called with the partition, the number of records and the error of each failure, before any waiter sees it.
+
+        Records of a bulk that were refused before they were queued have no partition (-1)."""
 
     def failed(self, tp: TopicPartition, count: int, error: KafkaError) -> int:
         """As `Observer.failed`."""
-        self.on_failed(tp, count)
+        self.on_failed(tp, count, error)
         return super().failed(tp, count, error)
 
     def dispatch(self, work: Callable[[], object]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
 from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.deliveries import NO_PARTITION
 from pyclient.buffers.batch import Batch
 from pyclient.buffers.queues import TopicQueues
 from pyclient.codec.compression import Compression
@@ -69,6 +70,8 @@ class ProducerCore(ClientCore):
         batch_metrics = BatchMetrics(self.metrics, self.clock)
         observer.on_failed = batch_metrics.failed
         self.transactions = self._make_transactions(config)
+        if self.transactions is not None:
+            observer.on_failed = self._fail_transaction(self.transactions, batch_metrics)
         self.transaction_calls = TransactionCalls(self, self.transactions)
         self.sender = Sender(self.accumulator, self.metadata, limits, backoff=self.backoff, seal=self._seal, listener=batch_metrics,
                              ids=self.transactions or (ProducerIds(self.calls) if config.enable_idempotence else None), transactions=self.transactions)
@@ -82,6 +85,19 @@ class ProducerCore(ClientCore):
         transactions.on_gate = self.accumulator.set_gate
         self.accumulator.set_gate(transactions.gate())
         return transactions
+
+    def _fail_transaction(self, transactions: Transactions, metrics: BatchMetrics) -> Callable[[TopicPartition, int, KafkaError], None]:
+        """Records of a bulk that were refused must not be missing from a commit. Called by any thread."""
+        def on_failed(tp: TopicPartition, count: int, error: KafkaError) -> None:
+            metrics.failed(tp, count, error)
+            if tp.partition != NO_PARTITION or self.loop is None:
+                return
+            if runs_here(self.loop):
+                transactions.record_refused(error)
+            else:
+                self.loop.call_soon_threadsafe(transactions.record_refused, error)
+
+        return on_failed
 
     def _watch_buffer(self) -> None:
         buffers, metrics = self.accumulator, self.metrics

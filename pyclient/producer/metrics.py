@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from pyclient.buffers.batch import Batch
 from pyclient.core.sending.sender import BatchListener
+from pyclient.errors import KafkaError
 from pyclient.metrics import (
     BATCH_SIZE, BATCH_SPLITS, BATCHES, COMPRESSION, RECORD_BYTES, RECORD_QUEUE_TIME, RECORD_SIZE, RECORDS_FAILED, RECORDS_PER_REQUEST, RECORDS_RETRIED,
     RECORDS_SENT, Metrics,
@@ -75,7 +76,7 @@ class BatchMetrics(BatchListener):
         """As `BatchListener.split`."""
         self._metrics.add(BATCH_SPLITS)
 
-    def failed(self, tp: TopicPartition, count: int) -> None:
+    def failed(self, tp: TopicPartition, count: int, _error: KafkaError) -> None:
         """*count* records of this partition failed.
 
         The topic is empty for records of a bulk that were refused because they had none.

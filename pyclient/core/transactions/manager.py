@@ -267,6 +267,11 @@ class Transactions:
         self._progress.doubtful = True
         self._fail(Api.PRODUCE, error)
 
+    def record_refused(self, error: KafkaError) -> None:
+        """A record of a bulk was refused before it was queued: the transaction must not be committed without it."""
+        if self.state is TransactionState.IN_TRANSACTION:
+            self._break(error)
+
     # ---- the manager ------------------------------------------------------------------------------------------------
 
     def poll(self, now: float, ready: Ready) -> Iterable[Request]:
