@@ -1,7 +1,8 @@
-"""Every block of docs/recipes.md runs against the fake cluster as it stands, and its tables are those of the code."""
+"""Every block of docs/recipes.md and docs/admin.md runs against the fake cluster; tables are the code's."""
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import sys
 from collections.abc import Iterator
@@ -11,11 +12,14 @@ from typing import Final
 
 import pytest
 
+from pyclient import Admin
 from pyclient.testing import FakeCluster
 from tests.distribution import run
 from tests.pages import WRITTEN_ADDRESS, Block, Page, strictly_typed
 
 PAGE: Final = Page("docs/recipes.md")
+ADMIN: Final = Page("docs/admin.md")
+BLOCKS: Final = [*PAGE.python, *ADMIN.python]
 BLOCK_S: Final = 120
 
 
@@ -25,14 +29,14 @@ def address() -> Iterator[str]:
         yield cluster.bootstrap_servers
 
 
-@pytest.mark.parametrize("block", PAGE.python, ids=lambda block: block.name)
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
 def test_the_python_block_runs(block: Block, address: str, installed: Path, tmp_path: Path) -> None:
     program = tmp_path / "recipe.py"
     program.write_text(block.text.replace(WRITTEN_ADDRESS, address))
     run(sys.executable, "-W", "error::ResourceWarning", str(program), cwd=tmp_path, timeout=BLOCK_S, PYTHONPATH=str(installed))
 
 
-@pytest.mark.parametrize("block", PAGE.python, ids=lambda block: block.name)
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
 def test_the_python_block_passes_strict_mypy(block: Block, tmp_path: Path) -> None:
     program = tmp_path / "recipe.py"
     program.write_text(block.text)
@@ -50,6 +54,12 @@ def test_every_logger_of_the_table_is_a_module_or_a_folder_of_modules() -> None:
             importlib.import_module(name)
 
 
-@pytest.mark.parametrize("target", PAGE.links)
+@pytest.mark.parametrize("target", [*PAGE.links, *ADMIN.links])
 def test_the_link_leads_somewhere(target: str) -> None:
     assert (PAGE.folder / target).exists()
+
+
+def test_every_call_of_the_admin_is_in_its_table() -> None:
+    named = set(re.findall(r"^\| `(\w+)` \|", ADMIN.text, re.MULTILINE))
+    calls = {name for name, call in inspect.getmembers(Admin, inspect.isfunction) if not name.startswith("_")}
+    assert calls - {"close", "metrics", "start", "stop"} == named

@@ -1,1 +1,8 @@
 """The admin client, what users call; and the values that it takes and returns."""
+from pyclient.descriptions.configs import (
+    ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigSource, ConfigSynonym, ConfigType, ResourceType,
+)
+
+__all__ = [
+    "ConfigChange", "ConfigEntry", "ConfigOperation", "ConfigResource", "ConfigSource", "ConfigSynonym", "ConfigType", "ResourceType",
+]

@@ -1,4 +1,4 @@
-"""`Admin` and `AsyncAdmin`: operations on topics and the cluster, by kind in the modules beside this one."""
+"""`Admin` and `AsyncAdmin`: their calls are in the modules beside this one, by kind."""
 from __future__ import annotations
 
 import threading
@@ -9,6 +9,7 @@ from typing import Self
 from typing_extensions import Unpack
 
 from pyclient.admin.cluster import AsyncClusterCalls, ClusterCalls
+from pyclient.admin.configs import AsyncConfigCalls, ConfigCalls
 from pyclient.admin.topics import AsyncTopicCalls, TopicCalls
 from pyclient.client.core import ClientCore
 from pyclient.config import AdminConfig
@@ -19,8 +20,8 @@ from pyclient.runtime.loop_thread import Portal
 
 
 @answers_foreign_calls("admin")
-class AsyncAdmin(AsyncTopicCalls, AsyncClusterCalls):
-    """Creates, grows, deletes and describes topics, and describes the cluster; for asyncio.
+class AsyncAdmin(AsyncTopicCalls, AsyncConfigCalls, AsyncClusterCalls):
+    """Operations on topics, configs and the cluster; for asyncio.
 
     Bound to the event loop of ``async with``. Any number of tasks may use it at the same time. A call with one item
     raises that item's error; a call with several tries all of them and raises `PartialFailureError`.
@@ -58,8 +59,8 @@ class AsyncAdmin(AsyncTopicCalls, AsyncClusterCalls):
 
 
 @answers_foreign_calls("admin")
-class Admin(TopicCalls, ClusterCalls):
-    """Creates, grows, deletes and describes topics, and describes the cluster. As `AsyncAdmin`, but its calls block.
+class Admin(TopicCalls, ConfigCalls, ClusterCalls):
+    """Operations on topics, configs and the cluster. As `AsyncAdmin`, but its calls block.
 
     Any number of threads may use it at the same time."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from pyclient.client.core import ClientCore
-from pyclient.core.admin.routing import LeaderRounds
+from pyclient.core.admin.routing import LeaderRounds, missing
 from pyclient.core.admin.topics import metadata_call
 from pyclient.core.calls import Call, Finish
 from pyclient.errors import KafkaError, KafkaTimeoutError
@@ -15,12 +15,30 @@ from pyclient.records import TopicPartition
 Key = TypeVar("Key", bound=Hashable)
 ToLeader: TypeAlias = Callable[[int, Sequence[TopicPartition], Finish, float | None], Call]
 """Makes the request to a node about partitions that it leads; its result maps each to a value or a `KafkaError`."""
+ToBroker: TypeAlias = Callable[[int | None, Sequence[Key], Finish, float | None], Call]
+"""Makes the request to a broker (None: any) about some items; its result maps each to a value or a `KafkaError`."""
 
 
 async def each(core: ClientCore, calls: Mapping[Key, Callable[[Finish, float | None], Call]], timeout: float | None) -> dict[Key, Any]:
     """Run several calls at once; the result or the `KafkaError` of each."""
     answers = await asyncio.gather(*[_caught(core, make, timeout) for make in calls.values()])
     return dict(zip(calls, answers, strict=True))
+
+
+async def by_broker(core: ClientCore, nodes: Mapping[int | None, Sequence[Key]], make: ToBroker[Key], timeout: float | None) -> dict[Key, Any]:
+    """Ask each broker (None: any) about its items; the value or the `KafkaError` of each.
+
+    Items of a broker that is not in the cluster get `BrokerNotAvailableError` at once.
+    """
+    deadline = None if timeout is None else core.clock() + timeout
+    answers: dict[Key, Any] = {}
+    if any(node is not None for node in nodes):
+        cluster = await core.call(lambda finish, until: metadata_call([], finish=finish, deadline=until), timeout)
+        answers = missing(nodes, cluster)
+    calls = {node: _to_broker(make, node, items) for node, items in nodes.items() if items[0] not in answers}
+    for node, answer in (await each(core, calls, _left(core, deadline))).items():
+        answers.update(dict.fromkeys(nodes[node], answer) if isinstance(answer, KafkaError) else answer)
+    return answers
 
 
 async def by_leader(core: ClientCore, partitions: Collection[TopicPartition], make: ToLeader, timeout: float | None, *,
@@ -55,6 +73,10 @@ async def _one_round(core: ClientCore, rounds: LeaderRounds, make: ToLeader, dea
 
 def _to_leader(make: ToLeader, node: int, tps: Sequence[TopicPartition]) -> Callable[[Finish, float | None], Call]:
     return lambda finish, deadline: make(node, tps, finish, deadline)
+
+
+def _to_broker(make: ToBroker[Key], node: int | None, items: Sequence[Key]) -> Callable[[Finish, float | None], Call]:
+    return lambda finish, deadline: make(node, items, finish, deadline)
 
 
 async def _caught(core: ClientCore, make: Callable[[Finish, float | None], Call], timeout: float | None) -> Any:

@@ -101,5 +101,6 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.DESCRIBE_CONFIGS: VersionRange(1, 4),
     Api.SASL_AUTHENTICATE: VersionRange(0, 2),
     Api.CREATE_PARTITIONS: VersionRange(0, 3),
+    Api.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
     Api.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1),
 }

@@ -1,17 +1,28 @@
 """Which broker answers for which partition, over as many rounds as leaders need to settle."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from pyclient.codec.apis import Api
 from pyclient.core.acl_errors import error_of
 from pyclient.core.cluster import Cluster
-from pyclient.errors import KafkaError, LeaderNotAvailableError, UnknownTopicOrPartitionError
+from pyclient.errors import BrokerNotAvailableError, KafkaError, LeaderNotAvailableError, UnknownTopicOrPartitionError
 from pyclient.records import TopicPartition
 
+Key = TypeVar("Key", bound=Hashable)
 PATIENCE: Final = 5
 """Rounds in which a partition may be unknown: a broker learns of a new topic a little later than the controller."""
+
+
+def missing(nodes: Mapping[int | None, Sequence[Key]], cluster: Cluster) -> dict[Key, KafkaError]:
+    """The error of each item whose node is not in *cluster*; None is any node."""
+    return {item: _no_broker(node, cluster) for node, items in nodes.items() if node is not None and node not in cluster.nodes for item in items}
+
+
+def _no_broker(node: int, cluster: Cluster) -> KafkaError:
+    known = ", ".join(map(str, sorted(cluster.nodes)))
+    return BrokerNotAvailableError(f"broker {node} is not in the cluster, whose brokers are {known}: check its id, and that it runs")
 
 
 class LeaderRounds:

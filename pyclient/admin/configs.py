@@ -1,0 +1,109 @@
+"""Configs of topics, brokers, groups and client metrics: describe and alter."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from pyclient.admin.calls import AsyncCalls, BlockingCalls, outcomes, raise_failed
+from pyclient.admin.routing import by_broker
+from pyclient.client.facade_base import OPTION
+from pyclient.core.admin.configs import alter_configs_call, by_node, describe_configs_call
+from pyclient.descriptions.configs import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigValue, ResourceType
+
+Changes: TypeAlias = Mapping[ConfigResource, Mapping[str, ConfigValue | ConfigChange]]
+
+
+class AsyncConfigCalls(AsyncCalls):
+    """Calls of `AsyncAdmin` that concern configs."""
+
+    async def describe_configs(self, resources: Iterable[ConfigResource], *, names: Collection[str] | None = None, synonyms: bool = False,
+                               documentation: bool = False, timeout: float | None = OPTION) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """The configs of each resource, by name: all, or those in *names*. The values of sensitive ones are None.
+
+        *synonyms* adds every place that could set a value, in order of precedence (KIP-226); *documentation* adds the
+        text of Kafka's documentation (KIP-569). A broker's configs are asked of that broker itself.
+
+        Raises:
+            UnknownTopicOrPartitionError, BrokerNotAvailableError, TopicAuthorizationError, …: for a single resource;
+                PartialFailureError: for several.
+        """
+        wanted, keys = _resources(resources), _keys(names)
+        answers = await by_broker(self._core, by_node(wanted), lambda node, those, finish, deadline: describe_configs_call(
+            those, node=node, names=keys, synonyms=synonyms, documentation=documentation, finish=finish, deadline=deadline), self._limit(timeout))
+        return outcomes(wanted, answers, what="resource")
+
+    async def alter_configs(self, changes: Changes, *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
+        """Change the configs that are named, and no others (IncrementalAlterConfigs, KIP-339).
+
+        *changes* maps each resource to its configs: a value sets it, `ConfigChange.delete()` returns to the default,
+        `ConfigChange.append("…")` and `ConfigChange.subtract("…")` change a list. All changes of a resource are made,
+        or none. A broker's configs are sent to that broker itself. Brokers apply changes a little later.
+
+        Raises:
+            InvalidConfigurationError, UnknownTopicOrPartitionError, BrokerNotAvailableError, …: for a single resource;
+                PartialFailureError: for several.
+        """
+        wanted = _changes(changes)
+        answers = await by_broker(self._core, by_node(wanted), lambda node, those, finish, deadline: alter_configs_call(
+            {each: wanted[each] for each in those}, node=node, validate_only=validate_only, finish=finish, deadline=deadline), self._limit(timeout))
+        raise_failed(list(wanted), answers, what="resource")
+
+
+class ConfigCalls(BlockingCalls):
+    """Calls of `Admin` that concern configs."""
+
+    _admin: AsyncConfigCalls
+
+    def describe_configs(self, resources: Iterable[ConfigResource], *, names: Collection[str] | None = None, synonyms: bool = False,
+                         documentation: bool = False, timeout: float | None = OPTION) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """As `AsyncAdmin.describe_configs`."""
+        return self._call(lambda: self._admin.describe_configs(
+            resources, names=names, synonyms=synonyms, documentation=documentation, timeout=timeout))
+
+    def alter_configs(self, changes: Changes, *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
+        """As `AsyncAdmin.alter_configs`."""
+        self._call(lambda: self._admin.alter_configs(changes, validate_only=validate_only, timeout=timeout))
+
+
+def _resources(given: Iterable[object]) -> list[ConfigResource]:
+    if isinstance(given, str | ConfigResource):
+        raise TypeError(f'expected a list of resources, got {given!r}: write [ConfigResource.topic("orders")]')
+    return list(dict.fromkeys(_resource(each) for each in given))
+
+
+def _resource(given: object) -> ConfigResource:
+    if not isinstance(given, ConfigResource) or not isinstance(given.name, str):
+        raise TypeError(f'expected a ConfigResource, such as ConfigResource.topic("orders") or ConfigResource.broker(1), got {given!r}')
+    resource = ConfigResource(ResourceType(given.type), given.name)
+    if resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name and not resource.name.isdecimal():
+        raise ValueError(f"{resource}: expected a broker's node id, such as ConfigResource.broker(1)")
+    return resource
+
+
+def _keys(names: object) -> list[str] | None:
+    if isinstance(names, str) or not (names is None or (isinstance(names, Collection) and all(isinstance(each, str) for each in names))):
+        raise TypeError(f'names are {names!r}: expected a list of config names, as ["retention.ms"]')
+    return None if names is None else list(names)
+
+
+def _changes(given: object) -> dict[ConfigResource, dict[str, ConfigChange]]:
+    if not isinstance(given, Mapping):
+        raise TypeError(f'expected changes by resource, as {{ConfigResource.topic("orders"): {{"retention.ms": 3600000}}}}, got {type(given).__name__}')
+    return {resource: _changes_of(resource, configs) for resource, configs in zip(map(_resource, given), given.values(), strict=True)}
+
+
+def _changes_of(resource: ConfigResource, configs: object) -> dict[str, ConfigChange]:
+    if not isinstance(configs, Mapping) or not all(isinstance(name, str) for name in configs):
+        raise TypeError(f'changes of {resource} are of type {type(configs).__name__}: expected them by config name, as {{"retention.ms": 3600000}}')
+    return {name: _change(resource, name, change) for name, change in configs.items()}
+
+
+def _change(resource: ConfigResource, name: str, given: Any) -> ConfigChange:
+    change = given if isinstance(given, ConfigChange) else ConfigChange(ConfigOperation.SET, given)
+    operation = ConfigOperation(change.operation)
+    if operation is ConfigOperation.DELETE:
+        return ConfigChange.delete()
+    if not isinstance(change.value, str | int | float):  # the value may be a secret, so it is not shown
+        raise TypeError(f"the new value of {name} of {resource} is of type {type(change.value).__name__}: expected str, int, float or bool, "
+                        "or ConfigChange.delete() to return to the default")
+    return ConfigChange(operation, str(change.value).lower() if isinstance(change.value, bool) else str(change.value))

@@ -1,0 +1,95 @@
+"""Configs as calls: describe, change one by one."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from pyclient.codec.apis import SPOKEN, Api, VersionRange
+from pyclient.core.acl_errors import error_of
+from pyclient.core.calls import Again, Anywhere, Broker, Call, CallOutcome, Done, Finish
+from pyclient.descriptions.configs import ConfigChange, ConfigEntry, ConfigResource, ConfigSource, ConfigSynonym, ConfigType, ResourceType
+from pyclient.errors import KafkaError, NotControllerError
+
+DOCUMENTATION_SINCE: Final = 3
+AT_THEIR_BROKER: Final = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+
+
+def by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
+    """Resources by the broker that must be asked about them; None: any broker."""
+    nodes: dict[int | None, list[ConfigResource]] = {}
+    for resource in resources:
+        nodes.setdefault(int(resource.name) if resource.type in AT_THEIR_BROKER and resource.name else None, []).append(resource)
+    return nodes
+
+
+def describe_configs_call(resources: Collection[ConfigResource], *, node: int | None, names: Collection[str] | None, synonyms: bool,
+                          documentation: bool, finish: Finish, deadline: float | None) -> Call:
+    """Describe configs (*names* None: all); the result maps each resource to its entries by name, or its error."""
+    wanted = [{"resource_type": each.type, "resource_name": each.name, "configuration_keys": None if names is None else list(names)}
+              for each in resources]
+
+    def fields(version: int) -> dict[str, object]:
+        return {"resources": wanted, "include_synonyms": synonyms, "include_documentation": documentation}
+
+    def judge(message: Any) -> CallOutcome:
+        return _per_resource(Api.DESCRIBE_CONFIGS, message.results, _entries)
+
+    versions = VersionRange(DOCUMENTATION_SINCE, SPOKEN[Api.DESCRIBE_CONFIGS].high) if documentation else None
+    return Call(what=f"describing the configs of {_those(resources)}", api=Api.DESCRIBE_CONFIGS, target=_target(node), fields=fields,
+                judge=judge, finish=finish, deadline=deadline, versions=versions)
+
+
+def alter_configs_call(changes: Mapping[ConfigResource, Mapping[str, ConfigChange]], *, node: int | None, validate_only: bool,
+                       finish: Finish, deadline: float | None) -> Call:
+    """Change configs; values are text. The result maps each resource to None or its error."""
+    wanted = [{"resource_type": resource.type, "resource_name": resource.name, "configs": [
+        {"name": name, "config_operation": change.operation, "value": change.value} for name, change in configs.items()]}
+        for resource, configs in changes.items()]
+
+    def fields(version: int) -> dict[str, object]:
+        return {"resources": wanted, "validate_only": validate_only}
+
+    def judge(message: Any) -> CallOutcome:
+        return _per_resource(Api.INCREMENTAL_ALTER_CONFIGS, message.responses, lambda answer: None)
+
+    return Call(what=f"altering the configs of {_those(changes)}", api=Api.INCREMENTAL_ALTER_CONFIGS, target=_target(node), fields=fields,
+                judge=judge, finish=finish, deadline=deadline)
+
+
+def _target(node: int | None) -> Anywhere | Broker:
+    return Anywhere.ANY_NODE if node is None else Broker(node)
+
+
+def _those(resources: Collection[ConfigResource]) -> str:
+    return str(next(iter(resources))) if len(resources) == 1 else f"{len(resources)} resources"
+
+
+def _per_resource(api: Api, answers: Iterable[Any], result: Any) -> CallOutcome:
+    outcome: dict[ConfigResource, Any] = {}
+    for answer in answers:
+        resource = ConfigResource(ResourceType(answer.resource_type), answer.resource_name)
+        outcome[resource] = _error(api, resource, answer) if answer.error_code else result(answer)
+    moved = next((each for each in outcome.values() if isinstance(each, NotControllerError)), None)
+    return Again(moved) if moved is not None else Done(outcome)
+
+
+def _error(api: Api, resource: ConfigResource, answer: Any) -> KafkaError:
+    said = str(resource) + (f": {answer.error_message}" if answer.error_message else "")
+    return error_of(api, answer.error_code, said, topics=[resource.name], group=resource.name)
+
+
+def _entries(answer: Any) -> dict[str, ConfigEntry]:
+    return {each.name: _entry(each) for each in answer.configs}
+
+
+def _entry(config: Any) -> ConfigEntry:
+    return ConfigEntry(
+        config.name, _shown(config.value, config), ConfigSource(config.config_source),
+        ConfigType(getattr(config, "config_type", 0)), config.read_only, config.is_sensitive,
+        tuple(ConfigSynonym(each.name, _shown(each.value, config), ConfigSource(each.source)) for each in config.synonyms),
+        getattr(config, "documentation", None))
+
+
+def _shown(value: str | None, config: Any) -> str | None:
+    """Brokers return no sensitive value; one that does must not show in a log of ours."""
+    return None if config.is_sensitive else value
