@@ -128,7 +128,6 @@ _METHODS: Final = (
     Method("admin", "list_consumer_groups", _C, "", "groups come with a later release of Admin"),
     Method("admin", "list_groups", _KC, "", "groups come with a later release of Admin"),
     Method("admin", "incremental_alter_configs", _C, 'admin.alter_configs({ConfigResource.topic("orders"): {"retention.ms": 3_600_000}})'),
-    Method("admin", "delete_records", _KC, "", "it comes with a later release of Admin"),
     Method("admin", "wait_for_topics", _K, "admin.describe_topics([name])"),
 )
 

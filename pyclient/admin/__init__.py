@@ -2,7 +2,9 @@
 from pyclient.descriptions.configs import (
     ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigSource, ConfigSynonym, ConfigType, ResourceType,
 )
+from pyclient.descriptions.offsets import ListedOffset, OffsetSpec
 
 __all__ = [
-    "ConfigChange", "ConfigEntry", "ConfigOperation", "ConfigResource", "ConfigSource", "ConfigSynonym", "ConfigType", "ResourceType",
+    "ConfigChange", "ConfigEntry", "ConfigOperation", "ConfigResource", "ConfigSource", "ConfigSynonym", "ConfigType", "ListedOffset", "OffsetSpec",
+    "ResourceType",
 ]

@@ -10,6 +10,7 @@ from typing_extensions import Unpack
 
 from pyclient.admin.cluster import AsyncClusterCalls, ClusterCalls
 from pyclient.admin.configs import AsyncConfigCalls, ConfigCalls
+from pyclient.admin.records import AsyncRecordCalls, RecordCalls
 from pyclient.admin.topics import AsyncTopicCalls, TopicCalls
 from pyclient.client.core import ClientCore
 from pyclient.config import AdminConfig
@@ -20,8 +21,8 @@ from pyclient.runtime.loop_thread import Portal
 
 
 @answers_foreign_calls("admin")
-class AsyncAdmin(AsyncTopicCalls, AsyncConfigCalls, AsyncClusterCalls):
-    """Operations on topics, configs and the cluster; for asyncio.
+class AsyncAdmin(AsyncTopicCalls, AsyncConfigCalls, AsyncRecordCalls, AsyncClusterCalls):
+    """Operations on topics, configs, records and the cluster; for asyncio.
 
     Bound to the event loop of ``async with``. Any number of tasks may use it at the same time. A call with one item
     raises that item's error; a call with several tries all of them and raises `PartialFailureError`.
@@ -59,8 +60,8 @@ class AsyncAdmin(AsyncTopicCalls, AsyncConfigCalls, AsyncClusterCalls):
 
 
 @answers_foreign_calls("admin")
-class Admin(TopicCalls, ConfigCalls, ClusterCalls):
-    """Operations on topics, configs and the cluster. As `AsyncAdmin`, but its calls block.
+class Admin(TopicCalls, ConfigCalls, RecordCalls, ClusterCalls):
+    """Operations on topics, configs, records and the cluster. As `AsyncAdmin`, but its calls block.
 
     Any number of threads may use it at the same time."""
 

@@ -93,6 +93,7 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.API_VERSIONS: VersionRange(0, 4),
     Api.CREATE_TOPICS: VersionRange(2, 7),
     Api.DELETE_TOPICS: VersionRange(1, 6),
+    Api.DELETE_RECORDS: VersionRange(0, 2),
     Api.INIT_PRODUCER_ID: VersionRange(0, 5),
     Api.ADD_PARTITIONS_TO_TXN: VersionRange(0, 3),  # from 4 on brokers send it to each other
     Api.ADD_OFFSETS_TO_TXN: VersionRange(0, 4),

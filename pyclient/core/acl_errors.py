@@ -47,6 +47,7 @@ RIGHTS: Final[Mapping[tuple[Api, int | None], Right]] = {
     (Api.CREATE_TOPICS, CLUSTER): Right("CREATE", " topics in "),
     (Api.DELETE_TOPICS, TOPIC): Right("DELETE"),
     (Api.CREATE_PARTITIONS, TOPIC): Right("ALTER", more=" (to add partitions)"),
+    (Api.DELETE_RECORDS, TOPIC): Right("DELETE", " records of "),
     (Api.DESCRIBE_CONFIGS, TOPIC): Right("DESCRIBE_CONFIGS", " of "),
     (Api.DESCRIBE_CONFIGS, GROUP): Right("DESCRIBE_CONFIGS", " of "),
     (Api.DESCRIBE_CONFIGS, CLUSTER): Right("DESCRIBE_CONFIGS", " of "),

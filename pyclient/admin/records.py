@@ -1,0 +1,96 @@
+"""Records of partitions: their offsets, and deleting them."""
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from pyclient.admin.calls import AsyncCalls, BlockingCalls, outcomes
+from pyclient.admin.routing import by_leader
+from pyclient.client.facade_base import OPTION
+from pyclient.core.admin.records import delete_records_call, list_offsets_call
+from pyclient.descriptions.offsets import ListedOffset, OffsetSpec
+from pyclient.records import TopicPartition
+
+Specs: TypeAlias = Mapping[TopicPartition, OffsetSpec | int | datetime.datetime]
+IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
+ISOLATION: Final[Mapping[str, int]] = {"read_uncommitted": 0, "read_committed": 1}
+ALL: Final = -1
+INT64_MAX: Final = 2**63 - 1
+
+
+class AsyncRecordCalls(AsyncCalls):
+    """Calls of `AsyncAdmin` that concern records and offsets."""
+
+    async def list_offsets(self, specs: Specs, *, isolation_level: IsolationLevel = "read_uncommitted",
+                           timeout: float | None = OPTION) -> dict[TopicPartition, ListedOffset | None]:
+        """The offset of each partition by its `OffsetSpec`, or the first one at or after a time.
+
+        A time is in milliseconds since 1970 or a datetime with a time zone. None: the partition has no such record.
+
+        Raises:
+            UnknownTopicOrPartitionError, TopicAuthorizationError, UnsupportedVersionError, …: for a single partition;
+                PartialFailureError: for several.
+        """
+        if isolation_level not in ISOLATION:
+            raise ValueError(f"isolation_level is {isolation_level!r}: expected read_uncommitted or read_committed")
+        wanted = {tp: _spec(tp, spec) for tp, spec in _partitions(specs, "OffsetSpec.LATEST").items()}
+        answers = await by_leader(self._core, wanted, lambda node, those, finish, deadline: list_offsets_call(
+            {tp: wanted[tp] for tp in those}, node=node, isolation=ISOLATION[isolation_level], finish=finish, deadline=deadline),
+            self._limit(timeout), what="listing offsets")
+        return outcomes(list(wanted), answers, what="partition")
+
+    async def delete_records(self, before: Mapping[TopicPartition, int], *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
+        """Delete the records before an offset of each partition (-1: all there are); returns the new first offsets.
+
+        Deleted records cannot be brought back. Positions of consumers before them are reset, as ``auto_offset_reset``
+        says. A topic that is only compacted refuses it (PolicyViolationError).
+
+        Raises:
+            OffsetOutOfRangeError: the offset is behind the end of the log.
+            UnknownTopicOrPartitionError, TopicAuthorizationError, …: for a single partition; PartialFailureError: for
+                several.
+        """
+        limit = self._limit(timeout)
+        wanted = {tp: _offset(tp, offset) for tp, offset in _partitions(before, "5000").items()}
+        answers = await by_leader(self._core, wanted, lambda node, those, finish, deadline: delete_records_call(
+            {tp: wanted[tp] for tp in those}, node=node, timeout=self._broker_limit(limit), finish=finish, deadline=deadline),
+            limit, what="deleting records")
+        return outcomes(list(wanted), answers, what="partition")
+
+
+class RecordCalls(BlockingCalls):
+    """Calls of `Admin` that concern records and offsets."""
+
+    _admin: AsyncRecordCalls
+
+    def list_offsets(self, specs: Specs, *, isolation_level: IsolationLevel = "read_uncommitted",
+                     timeout: float | None = OPTION) -> dict[TopicPartition, ListedOffset | None]:
+        """As `AsyncAdmin.list_offsets`."""
+        return self._call(lambda: self._admin.list_offsets(specs, isolation_level=isolation_level, timeout=timeout))
+
+    def delete_records(self, before: Mapping[TopicPartition, int], *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
+        """As `AsyncAdmin.delete_records`."""
+        return self._call(lambda: self._admin.delete_records(before, timeout=timeout))
+
+
+def _partitions(given: object, example: str) -> dict[TopicPartition, Any]:
+    if not isinstance(given, Mapping) or not all(isinstance(tp, TopicPartition) for tp in given):
+        raise TypeError(f'expected a dict by partition, as {{TopicPartition("orders", 0): {example}}}, got {type(given).__name__}: {given!r}')
+    return dict(given)
+
+
+def _spec(tp: TopicPartition, given: object) -> int:
+    if isinstance(given, datetime.datetime):
+        if given.tzinfo is None:
+            raise ValueError(f"the time for {tp} has no time zone: write datetime(..., tzinfo=timezone.utc)")
+        return int(given.timestamp() * 1000)
+    if isinstance(given, OffsetSpec) or (isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= INT64_MAX):
+        return int(given)
+    raise TypeError(f"{given!r} for {tp}: expected an OffsetSpec, milliseconds since 1970, or a datetime with a time zone")
+
+
+def _offset(tp: TopicPartition, given: object) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or not ALL <= given <= INT64_MAX:
+        raise ValueError(f"{given!r} for {tp}: expected the offset before which records are deleted, or -1 for all")
+    return given
