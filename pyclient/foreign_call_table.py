@@ -125,8 +125,13 @@ _METHODS: Final = (
     Method("records", "items", _KA, "for partition, part in consumer.poll(timeout=1.0).by_partition(): ..."),
     Method("records", "values", _KA, "for partition, part in consumer.poll(timeout=1.0).by_partition(): ..."),
     # ── admin ──
-    Method("admin", "list_consumer_groups", _C, "", "groups come with a later release of Admin"),
-    Method("admin", "list_groups", _KC, "", "groups come with a later release of Admin"),
+    Method("admin", "list_partition_offsets", _K, "admin.list_offsets({partition: OffsetSpec.LATEST})"),
+    Method("admin", "list_group_offsets", _K, 'admin.group_offsets("billing")'),
+    Method("admin", "list_consumer_groups", _C, "admin.list_groups()"),
+    Method("admin", "describe_consumer_groups", _C, 'admin.describe_groups(["billing"])'),
+    Method("admin", "list_consumer_group_offsets", _C, 'admin.group_offsets("billing")'),
+    Method("admin", "alter_consumer_group_offsets", _C, 'admin.alter_group_offsets("billing", {partition: 5})'),
+    Method("admin", "delete_consumer_groups", _C, 'admin.delete_groups(["billing"])'),
     Method("admin", "incremental_alter_configs", _C, 'admin.alter_configs({ConfigResource.topic("orders"): {"retention.ms": 3_600_000}})'),
     Method("admin", "wait_for_topics", _K, "admin.describe_topics([name])"),
 )

@@ -2,9 +2,10 @@
 from pyclient.descriptions.configs import (
     ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigSource, ConfigSynonym, ConfigType, ResourceType,
 )
+from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupMember, GroupOffset, OffsetReset
 from pyclient.descriptions.offsets import ListedOffset, OffsetSpec
 
 __all__ = [
-    "ConfigChange", "ConfigEntry", "ConfigOperation", "ConfigResource", "ConfigSource", "ConfigSynonym", "ConfigType", "ListedOffset", "OffsetSpec",
-    "ResourceType",
+    "ConfigChange", "ConfigEntry", "ConfigOperation", "ConfigResource", "ConfigSource", "ConfigSynonym", "ConfigType",
+    "GroupDescription", "GroupListing", "GroupMember", "GroupOffset", "ListedOffset", "OffsetReset", "OffsetSpec", "ResourceType",
 ]

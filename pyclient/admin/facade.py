@@ -10,7 +10,8 @@ from typing_extensions import Unpack
 
 from pyclient.admin.cluster import AsyncClusterCalls, ClusterCalls
 from pyclient.admin.configs import AsyncConfigCalls, ConfigCalls
-from pyclient.admin.records import AsyncRecordCalls, RecordCalls
+from pyclient.admin.groups import AsyncGroupCalls, GroupCalls
+from pyclient.admin.records import RecordCalls
 from pyclient.admin.topics import AsyncTopicCalls, TopicCalls
 from pyclient.client.core import ClientCore
 from pyclient.config import AdminConfig
@@ -21,8 +22,8 @@ from pyclient.runtime.loop_thread import Portal
 
 
 @answers_foreign_calls("admin")
-class AsyncAdmin(AsyncTopicCalls, AsyncConfigCalls, AsyncRecordCalls, AsyncClusterCalls):
-    """Operations on topics, configs, records and the cluster; for asyncio.
+class AsyncAdmin(AsyncTopicCalls, AsyncConfigCalls, AsyncGroupCalls, AsyncClusterCalls):
+    """Operations on topics, configs, records, groups and the cluster; for asyncio.
 
     Bound to the event loop of ``async with``. Any number of tasks may use it at the same time. A call with one item
     raises that item's error; a call with several tries all of them and raises `PartialFailureError`.
@@ -60,8 +61,8 @@ class AsyncAdmin(AsyncTopicCalls, AsyncConfigCalls, AsyncRecordCalls, AsyncClust
 
 
 @answers_foreign_calls("admin")
-class Admin(TopicCalls, ConfigCalls, RecordCalls, ClusterCalls):
-    """Operations on topics, configs, records and the cluster. As `AsyncAdmin`, but its calls block.
+class Admin(TopicCalls, ConfigCalls, RecordCalls, GroupCalls, ClusterCalls):
+    """Operations on topics, configs, records, groups and the cluster. As `AsyncAdmin`, but its calls block.
 
     Any number of threads may use it at the same time."""
 

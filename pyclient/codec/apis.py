@@ -89,6 +89,7 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.LEAVE_GROUP: VersionRange(0, 5),
     Api.SYNC_GROUP: VersionRange(0, 5),
     Api.DESCRIBE_GROUPS: VersionRange(0, 6),
+    Api.LIST_GROUPS: VersionRange(0, 5),
     Api.SASL_HANDSHAKE: VersionRange(1, 1),
     Api.API_VERSIONS: VersionRange(0, 4),
     Api.CREATE_TOPICS: VersionRange(2, 7),
@@ -102,6 +103,9 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.DESCRIBE_CONFIGS: VersionRange(1, 4),
     Api.SASL_AUTHENTICATE: VersionRange(0, 2),
     Api.CREATE_PARTITIONS: VersionRange(0, 3),
+    Api.DELETE_GROUPS: VersionRange(0, 2),
     Api.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
+    Api.OFFSET_DELETE: VersionRange(0, 0),
     Api.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1),
+    Api.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 1),
 }

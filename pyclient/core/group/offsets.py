@@ -95,6 +95,19 @@ def _read_committed(group: str, wanted: list[TopicPartition], topics: Any) -> Ca
     return Done({tp: found[tp] for tp in wanted})
 
 
+def read_all_committed(group: str, message: Any) -> CallOutcome:
+    """Every partition with a committed offset, of a response to a request for all."""
+    responses = getattr(message, "groups", (message,))
+    if not responses:
+        return Again(UnknownServerError(f"the response has no entry for group {group!r}"))
+    response = responses[0]
+    if getattr(response, "error_code", 0):
+        return refusal(Api.OFFSET_FETCH, response.error_code, group)
+    wanted = [TopicPartition(topic.name, part.partition_index) for topic in response.topics for part in topic.partitions]
+    found = _read_committed(group, wanted, response.topics)
+    return Done({tp: position for tp, position in found.result.items() if position is not None}) if isinstance(found, Done) else found
+
+
 def _committed(partition: Any) -> OffsetAndMetadata | None:
     if partition.committed_offset <= NOTHING_COMMITTED:
         return None

@@ -1,0 +1,220 @@
+"""Groups: list, describe, delete; their committed offsets and lag: look at, change, reset, delete."""
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from pyclient.admin.calls import BlockingCalls, outcomes, raise_failed
+from pyclient.admin.records import INT64_MAX, AsyncRecordCalls
+from pyclient.admin.routing import each
+from pyclient.client.facade_base import OPTION
+from pyclient.core.admin.groups import (
+    all_committed_call, delete_group_call, delete_offsets_call, describe_classic_group_call, describe_consumer_group_call, lags, list_groups_call,
+)
+from pyclient.core.group.offsets import commit_call, committed_call
+from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupOffset, OffsetReset
+from pyclient.descriptions.offsets import OffsetSpec
+from pyclient.errors import GroupIdNotFoundError, GroupNotEmptyError, UnknownMemberIdError, UnsupportedVersionError
+from pyclient.records import OffsetAndMetadata, TopicPartition
+
+T = TypeVar("T")
+Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata | int]
+Goal: TypeAlias = OffsetSpec | datetime.datetime | int
+NO_SUCH_GROUP = (GroupIdNotFoundError, UnsupportedVersionError)
+"""What a broker answers to ConsumerGroupDescribe where a group is classic, or where it knows classic groups only."""
+
+
+class AsyncGroupCalls(AsyncRecordCalls):
+    """Calls of `AsyncAdmin` that concern groups."""
+
+    async def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = OPTION) -> list[GroupListing]:
+        """The groups of all brokers, by name; only those in one of *states* and of one of *types*, if any are given.
+
+        States are Kafka's (``Stable``, ``Empty``, ``PreparingRebalance`` …; KIP-518), types are ``classic`` and
+        ``consumer`` (KIP-848).
+
+        Raises:
+            PartialFailureError: some brokers did not answer; ``results`` has the groups of the others, by node id.
+        """
+        limit, wanted = self._limit(timeout), (_names(states, "states"), _names(types, "types"))
+        cluster = await self._describe([], timeout)
+
+        def ask(node: int) -> Any:
+            return lambda finish, deadline: list_groups_call(node=node, states=wanted[0], types=wanted[1], finish=finish, deadline=deadline)
+
+        answers = await each(self._core, {node: ask(node) for node in cluster.nodes}, limit)
+        found = outcomes(list(cluster.nodes), answers, what="broker")
+        return sorted({group.group_id: group for groups in found.values() for group in groups}.values())
+
+    async def describe_groups(self, group_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, GroupDescription]:
+        """Groups with their members and what these have; classic groups and those of KIP-848.
+
+        Raises:
+            GroupIdNotFoundError, GroupAuthorizationError, …: for a single group; PartialFailureError: for several.
+        """
+        wanted, limit = _group_ids(group_ids), self._limit(timeout)
+        answers = await each(self._core, {group: _described(describe_consumer_group_call, group) for group in wanted}, limit)
+        classic = [group for group, answer in answers.items() if isinstance(answer, NO_SUCH_GROUP)]
+        answers |= await each(self._core, {group: _described(describe_classic_group_call, group) for group in classic}, limit)
+        return outcomes(wanted, answers, what="group")
+
+    async def delete_groups(self, group_ids: Iterable[str], *, timeout: float | None = OPTION) -> None:
+        """Delete groups without members, with their committed offsets.
+
+        Raises:
+            GroupNotEmptyError: it has members. GroupIdNotFoundError, GroupAuthorizationError, …: for a single group;
+                PartialFailureError: for several.
+        """
+        wanted = _group_ids(group_ids)
+        raise_failed(wanted, await each(self._core, {group: _described(delete_group_call, group) for group in wanted}, self._limit(timeout)), what="group")
+
+    async def group_offsets(self, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, lag: bool = True,
+                            timeout: float | None = OPTION) -> dict[TopicPartition, GroupOffset]:
+        """What a group has committed, for *partitions* or for all that it has committed; with *lag* also the lags.
+
+        A group that does not exist has committed nothing.
+
+        Raises:
+            GroupAuthorizationError, UnknownTopicOrPartitionError, …
+        """
+        committed = await self._committed(_group_id(group_id), partitions, timeout)
+        ends = await self._ends(committed, timeout) if lag else {}
+        behind = lags(committed, ends)
+        return {tp: GroupOffset(position, ends.get(tp), behind[tp]) for tp, position in committed.items()}
+
+    async def alter_group_offsets(self, group_id: str, offsets: Offsets, *, timeout: float | None = OPTION) -> None:
+        """Store offsets for a group without members; its members begin there when they join.
+
+        Raises:
+            GroupNotEmptyError: it has members, whose commits would overwrite these: stop them first.
+            UnknownTopicOrPartitionError, GroupAuthorizationError, TopicAuthorizationError, …
+        """
+        group, given = _group_id(group_id), {tp: _position(tp, offset) for tp, offset in offsets.items()}
+        try:
+            await self._core.call(lambda finish, deadline: commit_call(group, given, finish, deadline), self._limit(timeout))
+        except UnknownMemberIdError as error:
+            raise GroupNotEmptyError(f"group {group!r} has members, which commit offsets of their own: stop them first") from error
+
+    async def reset_group_offsets(self, group_id: str, to: Goal | None = None, *, shift_by: int | None = None,
+                                  partitions: Iterable[TopicPartition] | None = None, dry_run: bool = False,
+                                  timeout: float | None = OPTION) -> dict[TopicPartition, OffsetReset]:
+        """Move what a group has committed: to an `OffsetSpec` or a time (ms or datetime), or by a number of records.
+
+        *partitions* None means all that it has committed. Offsets stay within the log; a time behind the last record
+        means its end. With *dry_run* nothing is stored, and the result says what would be.
+
+        Raises:
+            GroupNotEmptyError: it has members: stop them first.
+            UnknownTopicOrPartitionError, GroupAuthorizationError, …
+        """
+        if (to is None) == (shift_by is None):
+            raise TypeError("give one of: to=OffsetSpec.EARLIEST, to=a time, or shift_by=-10")
+        committed = await self._committed(_group_id(group_id), partitions, timeout)
+        first = await self._ends(committed, timeout, OffsetSpec.EARLIEST)
+        last = await self._ends(committed, timeout)
+        goals = await self._goals(to, shift_by, committed, last, timeout)
+        resets = {tp: OffsetReset(None if position is None else position.offset, min(max(goals[tp], first[tp]), last[tp])) for tp, position in committed.items()}
+        if not dry_run and resets:
+            await self.alter_group_offsets(group_id, {tp: reset.after for tp, reset in resets.items()}, timeout=timeout)
+        return resets
+
+    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> None:
+        """Delete what a group has committed for partitions that its members do not read.
+
+        Raises:
+            GroupSubscribedToTopicError: its members subscribe to the topic. GroupIdNotFoundError, …: for a single
+                partition; PartialFailureError: for several.
+        """
+        group, wanted = _group_id(group_id), list(dict.fromkeys(partitions))
+        answers = await self._core.call(lambda finish, deadline: delete_offsets_call(group, wanted, finish=finish, deadline=deadline), self._limit(timeout))
+        raise_failed(wanted, answers, what="partition")
+
+    async def _committed(self, group: str, partitions: Iterable[TopicPartition] | None, timeout: float | None) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        wanted = None if partitions is None else list(partitions)
+        found: dict[TopicPartition, OffsetAndMetadata | None] = await self._core.call(lambda finish, deadline: all_committed_call(
+            group, finish=finish, deadline=deadline) if wanted is None else committed_call(group, wanted, finish, deadline), self._limit(timeout))
+        return dict(sorted(found.items()))
+
+    async def _ends(self, partitions: Iterable[TopicPartition], timeout: float | None, goal: Goal = OffsetSpec.LATEST) -> dict[TopicPartition, int]:
+        """The offset of each partition by one goal; those without such a record are left out."""
+        specs = dict.fromkeys(partitions, goal)
+        found = await self.list_offsets(specs, timeout=timeout) if specs else {}
+        return {tp: listed.offset for tp, listed in found.items() if listed is not None}
+
+    async def _goals(self, to: Goal | None, shift_by: int | None, committed: Mapping[TopicPartition, OffsetAndMetadata | None],
+                     last: Mapping[TopicPartition, int], timeout: float | None) -> Mapping[TopicPartition, int]:
+        if to is None:
+            missing = [tp for tp, position in committed.items() if position is None]
+            if missing:
+                raise ValueError(f"nothing is committed for {missing[0]}, so it cannot be shifted")
+            return {tp: position.offset + (shift_by or 0) for tp, position in committed.items() if position is not None}
+        found = await self._ends(committed, timeout, to)
+        return {tp: found.get(tp, last[tp]) for tp in committed}
+
+
+class GroupCalls(BlockingCalls):
+    """Calls of `Admin` that concern groups."""
+
+    _admin: AsyncGroupCalls
+
+    def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = OPTION) -> list[GroupListing]:
+        """As `AsyncAdmin.list_groups`."""
+        return self._call(lambda: self._admin.list_groups(states=states, types=types, timeout=timeout))
+
+    def describe_groups(self, group_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, GroupDescription]:
+        """As `AsyncAdmin.describe_groups`."""
+        return self._call(lambda: self._admin.describe_groups(group_ids, timeout=timeout))
+
+    def delete_groups(self, group_ids: Iterable[str], *, timeout: float | None = OPTION) -> None:
+        """As `AsyncAdmin.delete_groups`."""
+        self._call(lambda: self._admin.delete_groups(group_ids, timeout=timeout))
+
+    def group_offsets(self, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, lag: bool = True,
+                      timeout: float | None = OPTION) -> dict[TopicPartition, GroupOffset]:
+        """As `AsyncAdmin.group_offsets`."""
+        return self._call(lambda: self._admin.group_offsets(group_id, partitions, lag=lag, timeout=timeout))
+
+    def alter_group_offsets(self, group_id: str, offsets: Offsets, *, timeout: float | None = OPTION) -> None:
+        """As `AsyncAdmin.alter_group_offsets`."""
+        self._call(lambda: self._admin.alter_group_offsets(group_id, offsets, timeout=timeout))
+
+    def reset_group_offsets(self, group_id: str, to: Goal | None = None, *, shift_by: int | None = None,
+                            partitions: Iterable[TopicPartition] | None = None, dry_run: bool = False,
+                            timeout: float | None = OPTION) -> dict[TopicPartition, OffsetReset]:
+        """As `AsyncAdmin.reset_group_offsets`."""
+        return self._call(lambda: self._admin.reset_group_offsets(
+            group_id, to, shift_by=shift_by, partitions=partitions, dry_run=dry_run, timeout=timeout))
+
+    def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> None:
+        """As `AsyncAdmin.delete_group_offsets`."""
+        self._call(lambda: self._admin.delete_group_offsets(group_id, partitions, timeout=timeout))
+
+
+def _described(make: Any, group: str) -> Any:
+    return lambda finish, deadline: make(group, finish=finish, deadline=deadline)
+
+
+def _group_ids(given: Iterable[object]) -> list[str]:
+    if isinstance(given, str):
+        raise TypeError(f"expected a list of group ids, got the str {given!r}: write [{given!r}]")
+    return list(dict.fromkeys(_group_id(group) for group in given))
+
+
+def _group_id(given: object) -> str:
+    if not isinstance(given, str) or not given:
+        raise TypeError(f"expected a group id as str that is not empty, got {given!r}")
+    return given
+
+
+def _names(given: Iterable[str], what: str) -> list[str]:
+    if isinstance(given, str):
+        raise TypeError(f"{what} is the str {given!r}: write [{given!r}]")
+    return list(given)
+
+
+def _position(tp: TopicPartition, given: object) -> OffsetAndMetadata:
+    offset: object = given.offset if isinstance(given, OffsetAndMetadata) else given
+    if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= INT64_MAX:
+        raise ValueError(f"{given!r} for {tp}: expected an offset of 0 or more")
+    return given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(offset)

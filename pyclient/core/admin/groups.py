@@ -1,0 +1,145 @@
+"""Groups as calls: list, describe, delete, remove members; and their committed offsets: all of them, delete some."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from pyclient.codec.apis import SPOKEN, Api, VersionRange
+from pyclient.codec.consumer_protocol import decode_assignment
+from pyclient.core.acl_errors import error_of
+from pyclient.core.calls import Again, Broker, Call, CallOutcome, Coordinator, Done, Finish
+from pyclient.core.group.coordinator import refusal
+from pyclient.core.group.offsets import read_all_committed
+from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupMember
+from pyclient.errors import GroupIdNotFoundError, ProtocolError, UnknownServerError
+from pyclient.records import TopicPartition
+
+STATES_SINCE: Final = 4
+TYPES_SINCE: Final = 5
+"""Versions of ListGroups that can filter."""
+CONSUMERS: Final = "consumer"
+DEAD: Final = "Dead"
+ALL_OFFSETS_SINCE: Final = 2
+
+
+def list_groups_call(*, node: int, states: Sequence[str], types: Sequence[str], finish: Finish, deadline: float | None) -> Call:
+    """The groups that a broker coordinates, as `GroupListing`."""
+    least = TYPES_SINCE if types else STATES_SINCE if states else 0
+
+    def fields(version: int) -> dict[str, object]:
+        return {"states_filter": list(states), "types_filter": list(types)}
+
+    def judge(message: Any) -> CallOutcome:
+        if message.error_code:
+            error = error_of(Api.LIST_GROUPS, message.error_code)
+            return Again(error) if error.retriable else error
+        return Done([GroupListing(each.group_id, each.protocol_type, getattr(each, "group_state", None), _type(each)) for each in message.groups])
+
+    return Call(what=f"listing the groups of node {node}", api=Api.LIST_GROUPS, target=Broker(node), fields=fields, judge=judge, finish=finish,
+                deadline=deadline, versions=VersionRange(least, SPOKEN[Api.LIST_GROUPS].high) if least else None)
+
+
+def describe_consumer_group_call(group: str, *, finish: Finish, deadline: float | None) -> Call:
+    """A group of the KIP-848 protocol; GroupIdNotFoundError if there is none, or it is a classic one."""
+    def judge(message: Any) -> CallOutcome:
+        described = _only(message.groups, group)
+        if described.error_code:
+            return refusal(Api.CONSUMER_GROUP_DESCRIBE, described.error_code, group, message=described.error_message)
+        members = tuple(_consumer_member(each) for each in described.members)
+        return Done(GroupDescription(group, CONSUMERS, described.group_state, described.assignor_name, members, described.group_epoch))
+
+    return Call(what=f"describing group {group!r}", api=Api.CONSUMER_GROUP_DESCRIBE, target=Coordinator(group), judge=judge, finish=finish, deadline=deadline,
+                fields=lambda version: {"group_ids": [group], "include_authorized_operations": False})
+
+
+def describe_classic_group_call(group: str, *, finish: Finish, deadline: float | None) -> Call:
+    """A classic group; GroupIdNotFoundError if there is none."""
+    def judge(message: Any) -> CallOutcome:
+        described = _only(message.groups, group)
+        if described.error_code:
+            return refusal(Api.DESCRIBE_GROUPS, described.error_code, group, message=getattr(described, "error_message", None))
+        if described.group_state == DEAD:  # what brokers before 4.0 say of a group that does not exist
+            return GroupIdNotFoundError(f"group {group!r} does not exist")
+        members = tuple(_classic_member(each, described.protocol_type) for each in described.members)
+        return Done(GroupDescription(group, "classic", described.group_state, described.protocol_data, members))
+
+    return Call(what=f"describing group {group!r}", api=Api.DESCRIBE_GROUPS, target=Coordinator(group), judge=judge, finish=finish, deadline=deadline,
+                fields=lambda version: {"groups": [group], "include_authorized_operations": False})
+
+
+def delete_group_call(group: str, *, finish: Finish, deadline: float | None) -> Call:
+    """Delete a group with its offsets; the result is None."""
+    def judge(message: Any) -> CallOutcome:
+        code = next((each.error_code for each in message.results if each.group_id == group), UnknownServerError.code)
+        return refusal(Api.DELETE_GROUPS, code or 0, group) if code else Done(None)
+
+    return Call(what=f"deleting group {group!r}", api=Api.DELETE_GROUPS, target=Coordinator(group), judge=judge, finish=finish, deadline=deadline,
+                fields=lambda version: {"groups_names": [group]})
+
+
+def all_committed_call(group: str, *, finish: Finish, deadline: float | None) -> Call:
+    """Everything that a group has committed: `OffsetAndMetadata` by partition."""
+    def fields(version: int) -> dict[str, object]:
+        if version >= 8:
+            return {"groups": [{"group_id": group, "topics": None}], "require_stable": True}
+        return {"group_id": group, "topics": None, "require_stable": True}
+
+    return Call(what=f"looking up all offsets of group {group!r}", api=Api.OFFSET_FETCH, target=Coordinator(group), fields=fields,
+                judge=lambda message: read_all_committed(group, message), finish=finish, deadline=deadline,
+                versions=VersionRange(ALL_OFFSETS_SINCE, SPOKEN[Api.OFFSET_FETCH].high))
+
+
+def delete_offsets_call(group: str, partitions: Collection[TopicPartition], *, finish: Finish, deadline: float | None) -> Call:
+    """Delete committed offsets; the result maps each partition to None or its error."""
+    topics: dict[str, list[dict[str, object]]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append({"partition_index": tp.partition})
+    wanted = [{"name": name, "partitions": each} for name, each in topics.items()]
+
+    def judge(message: Any) -> CallOutcome:
+        if message.error_code:
+            return refusal(Api.OFFSET_DELETE, message.error_code, group)
+        codes = {TopicPartition(topic.name, part.partition_index): part.error_code for topic in message.topics for part in topic.partitions}
+        return Done({tp: error_of(Api.OFFSET_DELETE, code, f"group {group!r}", group=group, tp=tp) if code else None for tp, code in codes.items()})
+
+    return Call(what=f"deleting {len(partitions)} offsets of group {group!r}", api=Api.OFFSET_DELETE, target=Coordinator(group), judge=judge,
+                finish=finish, deadline=deadline, fields=lambda version: {"group_id": group, "topics": wanted})
+
+
+def _only(groups: Iterable[Any], group: str) -> Any:
+    found = next((each for each in groups if each.group_id == group), None)
+    if found is None:
+        raise ProtocolError(f"the response lacks group {group!r}")
+    return found
+
+
+def _type(listed: Any) -> str | None:
+    found = getattr(listed, "group_type", None)
+    return found.lower() if found else None
+
+
+def _consumer_member(member: Any) -> GroupMember:
+    return GroupMember(member.member_id, member.instance_id, member.client_id, member.client_host, _assigned(member.assignment),
+                       _assigned(member.target_assignment))
+
+
+def _assigned(assignment: Any) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(TopicPartition(topic.topic_name, number) for topic in assignment.topic_partitions for number in topic.partitions))
+
+
+def _classic_member(member: Any, protocol_type: str) -> GroupMember:
+    data = bytes(member.member_assignment) if protocol_type == CONSUMERS else b""
+    return GroupMember(member.member_id, getattr(member, "group_instance_id", None), member.client_id, member.client_host, _decoded(data))
+
+
+def _decoded(data: bytes) -> tuple[TopicPartition, ...]:
+    """What a member's leader has assigned; nothing while the group rebalances, or where it is not Kafka's own format."""
+    try:
+        return tuple(sorted(decode_assignment(data).partitions)) if data else ()
+    except ProtocolError:
+        return ()
+
+
+def lags(committed: Mapping[TopicPartition, Any], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+    """The records between each committed offset and its end; None where nothing is committed or no end is known."""
+    return {tp: None if position is None or tp not in ends else max(0, ends[tp] - position.offset) for tp, position in committed.items()}

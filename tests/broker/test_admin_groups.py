@@ -1,0 +1,99 @@
+"""Groups and their offsets, on real brokers: classic ones and those of KIP-848."""
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Iterator
+
+import pytest
+
+from pyclient import Admin, AsyncAdmin, Consumer, OffsetAndMetadata, Producer, TopicPartition
+from pyclient.admin import GroupOffset, OffsetReset, OffsetSpec
+from pyclient.errors import GroupIdNotFoundError, GroupNotEmptyError, GroupSubscribedToTopicError, PartialFailureError
+from pyclient.testing import LocalCluster
+from tests.kafka import make_topic
+from tests.waiting import eventually
+
+AT = 1_700_000_000_000
+COUNT = 5
+
+
+@pytest.fixture
+def tps(kafka_cluster: LocalCluster, topic: str) -> list[TopicPartition]:
+    """Two partitions, the first with five records."""
+    made = make_topic(kafka_cluster, topic, 2)
+    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+        for number in range(COUNT):
+            producer.send(topic, b"x", partition=0, timestamp=AT + number)
+    return made
+
+
+@pytest.fixture
+def admin(kafka_cluster: LocalCluster) -> Iterator[Admin]:
+    with Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as made:
+        yield made
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_with_a_member_is_listed_and_described_and_refuses_changes(
+        kafka_cluster: LocalCluster, admin: Admin, topic: str, tps: list[TopicPartition], protocol: str) -> None:
+    with Consumer(topics=[topic], bootstrap_servers=kafka_cluster.bootstrap_servers, group_id=topic, group_protocol=protocol, client_id="me",
+                  auto_offset_reset="earliest") as consumer:
+        eventually(lambda: consumer.poll(0.1) is not None and len(consumer.assignment()) == 2)
+        consumer.commit({tps[0]: 2})
+        eventually(lambda: consumer.poll(0.1) is not None and admin.describe_groups([topic])[topic].state == "Stable")
+        (listed,) = [group for group in admin.list_groups(types=[protocol], states=["Stable"]) if group.group_id == topic]
+        assert (listed.state, listed.type, listed.protocol_type) == ("Stable", protocol, "consumer")
+        described = admin.describe_groups([topic])[topic]
+        assert described.type == protocol
+        assert (described.epoch is None) == (protocol == "classic")
+        (member,) = described.members
+        assert (member.client_id, member.assignment) == ("me", tuple(tps))
+        assert member.target == (None if protocol == "classic" else tuple(tps))
+        with pytest.raises(GroupNotEmptyError, match="stop them first"):
+            admin.alter_group_offsets(topic, {tps[0]: 1})
+        with pytest.raises(GroupNotEmptyError):
+            admin.delete_groups([topic])
+        with pytest.raises(GroupSubscribedToTopicError):
+            admin.delete_group_offsets(topic, [tps[0]])
+        assert admin.group_offsets(topic)[tps[0]].committed is not None
+
+
+def test_offsets_are_looked_at_reset_and_deleted_with_the_group(admin: Admin, topic: str, tps: list[TopicPartition]) -> None:
+    first, second = tps
+    assert admin.group_offsets(topic) == {}
+    admin.alter_group_offsets(topic, {first: OffsetAndMetadata(2, "of mine"), second: 0})
+    assert admin.group_offsets(topic) == {first: GroupOffset(OffsetAndMetadata(2, "of mine"), 5, 3), second: GroupOffset(OffsetAndMetadata(0), 0, 0)}
+    assert admin.group_offsets(topic, [first], lag=False) == {first: GroupOffset(OffsetAndMetadata(2, "of mine"), None, None)}
+
+    def after(*, dry_run: bool = False, **how: int) -> int:
+        return admin.reset_group_offsets(topic, partitions=[first], dry_run=dry_run, **how)[first].after
+
+    assert admin.reset_group_offsets(topic, OffsetSpec.LATEST, dry_run=True) == {first: OffsetReset(2, 5), second: OffsetReset(0, 0)}
+    assert admin.group_offsets(topic)[first].lag == 3
+    assert admin.reset_group_offsets(topic, OffsetSpec.LATEST)[first] == OffsetReset(2, 5)
+    assert admin.group_offsets(topic)[first].lag == 0
+    assert after(shift_by=-1) == 4
+    assert after(shift_by=-100) == 0
+    assert after(shift_by=100) == 5
+    assert after(to=AT + 3) == 3
+    assert after(to=AT + 99) == 5
+    assert admin.reset_group_offsets(topic, datetime.datetime.fromtimestamp((AT + 1) / 1000, datetime.timezone.utc))[first].after == 1
+    admin.delete_group_offsets(topic, [second])
+    assert list(admin.group_offsets(topic)) == [first]
+    admin.delete_groups([topic])
+    assert admin.group_offsets(topic) == {}
+
+
+def test_each_group_has_its_own_outcome(kafka_cluster: LocalCluster, topic: str, tps: list[TopicPartition]) -> None:
+    async def main() -> None:
+        async with AsyncAdmin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+            await admin.alter_group_offsets(topic, {tps[0]: 1})
+            with pytest.raises(PartialFailureError) as failed:
+                await admin.describe_groups([topic, f"{topic}-nowhere"])
+            assert isinstance(failed.value.errors[f"{topic}-nowhere"], GroupIdNotFoundError)
+            assert failed.value.results[topic].state == "Empty"
+            with pytest.raises(GroupIdNotFoundError):
+                await admin.delete_groups([f"{topic}-nowhere"])
+
+    asyncio.run(main())
