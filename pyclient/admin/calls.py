@@ -25,6 +25,12 @@ class AsyncCalls(AsyncFacade):
             lambda finish, deadline: metadata_call(topics, finish=finish, deadline=deadline), self._limit(timeout))
         return found
 
+    def _left_of(self, timeout: float | None) -> Callable[[], float | None]:
+        """For calls of several requests: a function that returns the seconds left of *timeout*, None without a limit."""
+        limit, clock = self._limit(timeout), self._core.clock
+        until = None if limit is None else clock() + limit
+        return lambda: None if until is None else max(0.0, until - clock())
+
     def _limit(self, timeout: float | None) -> float | None:
         return seconds(timeout, self._config.default_api_timeout_ms)
 

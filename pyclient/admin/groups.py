@@ -1,12 +1,13 @@
 """Groups: list, describe, delete; their committed offsets and lag: look at, change, reset, delete."""
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from pyclient.admin.calls import BlockingCalls, outcomes, raise_failed
-from pyclient.admin.records import INT64_MAX, AsyncRecordCalls
+from pyclient.admin.records import INT64_MAX, ISOLATION, AsyncRecordCalls
 from pyclient.admin.routing import each
 from pyclient.client.facade_base import OPTION
 from pyclient.core.admin.groups import (
@@ -14,7 +15,7 @@ from pyclient.core.admin.groups import (
 )
 from pyclient.core.group.offsets import commit_call, committed_call
 from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupOffset, OffsetReset
-from pyclient.descriptions.offsets import OffsetSpec
+from pyclient.descriptions.offsets import ListedOffset, OffsetSpec
 from pyclient.errors import GroupIdNotFoundError, GroupNotEmptyError, UnknownMemberIdError, UnsupportedVersionError
 from pyclient.records import OffsetAndMetadata, TopicPartition
 
@@ -37,13 +38,13 @@ class AsyncGroupCalls(AsyncRecordCalls):
         Raises:
             PartialFailureError: some brokers did not answer; ``results`` has the groups of the others, by node id.
         """
-        limit, wanted = self._limit(timeout), (_names(states, "states"), _names(types, "types"))
-        cluster = await self._describe([], timeout)
+        left, wanted = self._left_of(timeout), (_names(states, "states"), _names(types, "types"))
+        cluster = await self._describe([], left())
 
         def ask(node: int) -> Any:
             return lambda finish, deadline: list_groups_call(node=node, states=wanted[0], types=wanted[1], finish=finish, deadline=deadline)
 
-        answers = await each(self._core, {node: ask(node) for node in cluster.nodes}, limit)
+        answers = await each(self._core, {node: ask(node) for node in cluster.nodes}, left())
         found = outcomes(list(cluster.nodes), answers, what="broker")
         return sorted({group.group_id: group for groups in found.values() for group in groups}.values())
 
@@ -53,10 +54,10 @@ class AsyncGroupCalls(AsyncRecordCalls):
         Raises:
             GroupIdNotFoundError, GroupAuthorizationError, …: for a single group; PartialFailureError: for several.
         """
-        wanted, limit = _group_ids(group_ids), self._limit(timeout)
-        answers = await each(self._core, {group: _described(describe_consumer_group_call, group) for group in wanted}, limit)
+        wanted, left = _group_ids(group_ids), self._left_of(timeout)
+        answers = await each(self._core, {group: _described(describe_consumer_group_call, group) for group in wanted}, left())
         classic = [group for group, answer in answers.items() if isinstance(answer, NO_SUCH_GROUP)]
-        answers |= await each(self._core, {group: _described(describe_classic_group_call, group) for group in classic}, limit)
+        answers |= await each(self._core, {group: _described(describe_classic_group_call, group) for group in classic}, left())
         return outcomes(wanted, answers, what="group")
 
     async def delete_groups(self, group_ids: Iterable[str], *, timeout: float | None = OPTION) -> None:
@@ -73,13 +74,16 @@ class AsyncGroupCalls(AsyncRecordCalls):
                             timeout: float | None = OPTION) -> dict[TopicPartition, GroupOffset]:
         """What a group has committed, for *partitions* or for all that it has committed; with *lag* also the lags.
 
-        A group that does not exist has committed nothing.
+        A group that does not exist has committed nothing. Where the end of a log cannot be had within the time (no
+        leader, the topic was deleted), it and the lag are None.
 
         Raises:
-            GroupAuthorizationError, UnknownTopicOrPartitionError, …
+            GroupAuthorizationError, …
         """
-        committed = await self._committed(_group_id(group_id), partitions, timeout)
-        ends = await self._ends(committed, timeout) if lag else {}
+        left = self._left_of(timeout)
+        committed = await self._committed(_group_id(group_id), partitions, left())
+        listed = await self._listed(dict.fromkeys(committed, OffsetSpec.LATEST), ISOLATION["read_uncommitted"], left()) if lag and committed else {}
+        ends = {tp: end.offset for tp, end in listed.items() if isinstance(end, ListedOffset)}
         behind = lags(committed, ends)
         return {tp: GroupOffset(position, ends.get(tp), behind[tp]) for tp, position in committed.items()}
 
@@ -94,7 +98,7 @@ class AsyncGroupCalls(AsyncRecordCalls):
         try:
             await self._core.call(lambda finish, deadline: commit_call(group, given, finish, deadline), self._limit(timeout))
         except UnknownMemberIdError as error:
-            raise GroupNotEmptyError(f"group {group!r} has members, which commit offsets of their own: stop them first") from error
+            raise _has_members(group) from error
 
     async def reset_group_offsets(self, group_id: str, to: Goal | None = None, *, shift_by: int | None = None,
                                   partitions: Iterable[TopicPartition] | None = None, dry_run: bool = False,
@@ -110,13 +114,15 @@ class AsyncGroupCalls(AsyncRecordCalls):
         """
         if (to is None) == (shift_by is None):
             raise TypeError("give one of: to=OffsetSpec.EARLIEST, to=a time, or shift_by=-10")
-        committed = await self._committed(_group_id(group_id), partitions, timeout)
-        first = await self._ends(committed, timeout, OffsetSpec.EARLIEST)
-        last = await self._ends(committed, timeout)
-        goals = await self._goals(to, shift_by, committed, last, timeout)
+        left = self._left_of(timeout)
+        await self._refuse_members(_group_id(group_id), left())
+        committed = await self._committed(group_id, partitions, left())
+        first = await self._ends(committed, left(), OffsetSpec.EARLIEST)
+        last = await self._ends(committed, left())
+        goals = await self._goals(to, shift_by, committed, last, left())
         resets = {tp: OffsetReset(None if position is None else position.offset, min(max(goals[tp], first[tp]), last[tp])) for tp, position in committed.items()}
         if not dry_run and resets:
-            await self.alter_group_offsets(group_id, {tp: reset.after for tp, reset in resets.items()}, timeout=timeout)
+            await self.alter_group_offsets(group_id, {tp: reset.after for tp, reset in resets.items()}, timeout=left())
         return resets
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> None:
@@ -130,10 +136,15 @@ class AsyncGroupCalls(AsyncRecordCalls):
         answers = await self._core.call(lambda finish, deadline: delete_offsets_call(group, wanted, finish=finish, deadline=deadline), self._limit(timeout))
         raise_failed(wanted, answers, what="partition")
 
+    async def _refuse_members(self, group: str, timeout: float | None) -> None:
+        with contextlib.suppress(GroupIdNotFoundError):
+            if (await self.describe_groups([group], timeout=timeout))[group].members:
+                raise _has_members(group)
+
     async def _committed(self, group: str, partitions: Iterable[TopicPartition] | None, timeout: float | None) -> dict[TopicPartition, OffsetAndMetadata | None]:
         wanted = None if partitions is None else list(partitions)
         found: dict[TopicPartition, OffsetAndMetadata | None] = await self._core.call(lambda finish, deadline: all_committed_call(
-            group, finish=finish, deadline=deadline) if wanted is None else committed_call(group, wanted, finish, deadline), self._limit(timeout))
+            group, finish=finish, deadline=deadline) if wanted is None else committed_call(group, wanted, finish, deadline, stable=False), self._limit(timeout))
         return dict(sorted(found.items()))
 
     async def _ends(self, partitions: Iterable[TopicPartition], timeout: float | None, goal: Goal = OffsetSpec.LATEST) -> dict[TopicPartition, int]:
@@ -189,6 +200,10 @@ class GroupCalls(BlockingCalls):
     def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> None:
         """As `AsyncAdmin.delete_group_offsets`."""
         self._call(lambda: self._admin.delete_group_offsets(group_id, partitions, timeout=timeout))
+
+
+def _has_members(group: str) -> GroupNotEmptyError:
+    return GroupNotEmptyError(f"group {group!r} has members, which commit offsets of their own: stop them first")
 
 
 def _described(make: Any, group: str) -> Any:

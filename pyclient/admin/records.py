@@ -35,10 +35,12 @@ class AsyncRecordCalls(AsyncCalls):
         if isolation_level not in ISOLATION:
             raise ValueError(f"isolation_level is {isolation_level!r}: expected read_uncommitted or read_committed")
         wanted = {tp: _spec(tp, spec) for tp, spec in _partitions(specs, "OffsetSpec.LATEST").items()}
-        answers = await by_leader(self._core, wanted, lambda node, those, finish, deadline: list_offsets_call(
-            {tp: wanted[tp] for tp in those}, node=node, isolation=ISOLATION[isolation_level], finish=finish, deadline=deadline),
-            self._limit(timeout), what="listing offsets")
-        return outcomes(list(wanted), answers, what="partition")
+        return outcomes(list(wanted), await self._listed(wanted, ISOLATION[isolation_level], self._limit(timeout)), what="partition")
+
+    async def _listed(self, specs: Mapping[TopicPartition, int], isolation: int, limit: float | None) -> dict[TopicPartition, Any]:
+        """The `ListedOffset`, None, or the `KafkaError` of each partition."""
+        return await by_leader(self._core, specs, lambda node, those, finish, deadline: list_offsets_call(
+            {tp: specs[tp] for tp in those}, node=node, isolation=isolation, finish=finish, deadline=deadline), limit, what="listing offsets")
 
     async def delete_records(self, before: Mapping[TopicPartition, int], *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
         """Delete the records before an offset of each partition (-1: all there are); returns the new first offsets.

@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 
@@ -36,7 +37,7 @@ def admin(kafka_cluster: LocalCluster) -> Iterator[Admin]:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_with_a_member_is_listed_and_described_and_refuses_changes(
-        kafka_cluster: LocalCluster, admin: Admin, topic: str, tps: list[TopicPartition], protocol: str) -> None:
+        kafka_cluster: LocalCluster, admin: Admin, topic: str, tps: list[TopicPartition], protocol: Literal["classic", "consumer"]) -> None:
     with Consumer(topics=[topic], bootstrap_servers=kafka_cluster.bootstrap_servers, group_id=topic, group_protocol=protocol, client_id="me",
                   auto_offset_reset="earliest") as consumer:
         eventually(lambda: consumer.poll(0.1) is not None and len(consumer.assignment()) == 2)
@@ -52,6 +53,8 @@ def test_a_group_with_a_member_is_listed_and_described_and_refuses_changes(
         assert member.target == (None if protocol == "classic" else tuple(tps))
         with pytest.raises(GroupNotEmptyError, match="stop them first"):
             admin.alter_group_offsets(topic, {tps[0]: 1})
+        with pytest.raises(GroupNotEmptyError, match="stop them first"):
+            admin.reset_group_offsets(topic, OffsetSpec.EARLIEST, dry_run=True)
         with pytest.raises(GroupNotEmptyError):
             admin.delete_groups([topic])
         with pytest.raises(GroupSubscribedToTopicError):
@@ -83,6 +86,12 @@ def test_offsets_are_looked_at_reset_and_deleted_with_the_group(admin: Admin, to
     assert list(admin.group_offsets(topic)) == [first]
     admin.delete_groups([topic])
     assert admin.group_offsets(topic) == {}
+
+
+def test_offsets_of_partitions_whose_end_is_not_known_are_still_seen(admin: Admin, topic: str, tps: list[TopicPartition]) -> None:
+    absent = TopicPartition(topic, 9)
+    admin.alter_group_offsets(topic, {tps[0]: 2})
+    assert admin.group_offsets(topic, [tps[0], absent]) == {tps[0]: GroupOffset(OffsetAndMetadata(2), 5, 3), absent: GroupOffset(None, None, None)}
 
 
 def test_each_group_has_its_own_outcome(kafka_cluster: LocalCluster, topic: str, tps: list[TopicPartition]) -> None:

@@ -121,11 +121,11 @@ def _(original: Target) -> Target:
     return send
 
 
-@bug("commits", "commits overtake each other", "C24", f"{COMMITS}._my_turn")
+@bug("commits", "commits overtake each other", "C24", "pyclient.consumer.commit_order:Turn.begins")
 def _(_original: Target) -> Target:
-    async def my_turn(self: Any, _timeout: Any) -> None:
-        self._order.locked() or await self._order.acquire()
-    return my_turn
+    async def begins(_self: Any) -> None:
+        return
+    return begins
 
 
 bug("commits", "the position of an earlier assignment counts in this one", "C24", f"{CONSUMED}.forget")(nothing)

@@ -1,4 +1,4 @@
-"""Groups as calls: list, describe, delete, remove members; and their committed offsets: all of them, delete some."""
+"""Groups as calls: list, describe, delete; and their committed offsets: all of them, delete some."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -78,11 +78,11 @@ def delete_group_call(group: str, *, finish: Finish, deadline: float | None) -> 
 
 
 def all_committed_call(group: str, *, finish: Finish, deadline: float | None) -> Call:
-    """Everything that a group has committed: `OffsetAndMetadata` by partition."""
+    """Everything that a group has committed: `OffsetAndMetadata` by partition. Open transactions are not waited for."""
     def fields(version: int) -> dict[str, object]:
         if version >= 8:
-            return {"groups": [{"group_id": group, "topics": None}], "require_stable": True}
-        return {"group_id": group, "topics": None, "require_stable": True}
+            return {"groups": [{"group_id": group, "topics": None}], "require_stable": False}
+        return {"group_id": group, "topics": None, "require_stable": False}
 
     return Call(what=f"looking up all offsets of group {group!r}", api=Api.OFFSET_FETCH, target=Coordinator(group), fields=fields,
                 judge=lambda message: read_all_committed(group, message), finish=finish, deadline=deadline,
@@ -133,7 +133,7 @@ def _classic_member(member: Any, protocol_type: str) -> GroupMember:
 
 
 def _decoded(data: bytes) -> tuple[TopicPartition, ...]:
-    """What a member's leader has assigned; nothing while the group rebalances, or where it is not Kafka's own format."""
+    """What a member's leader has assigned; nothing while the group rebalances, or where the format is not Kafka's."""
     try:
         return tuple(sorted(decode_assignment(data).partitions)) if data else ()
     except ProtocolError:

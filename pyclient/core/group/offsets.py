@@ -55,17 +55,17 @@ def _read_commit(group: str, offsets: Iterable[TopicPartition], topics: Any, fin
     return next((error_of(Api.OFFSET_COMMIT, code, f"group {group!r}", group=group, tp=tp) for tp, code in codes.items() if code), Done(None))
 
 
-def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Finish, deadline: float | None) -> Call:
+def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Finish, deadline: float | None, *, stable: bool = True) -> Call:
     """Look up what *group* has committed; the result maps each partition to `OffsetAndMetadata`, or None where nothing
-    is committed.
+    is committed. *stable*: wait for transactions that have sent offsets (KIP-447).
     """
     wanted = list(dict.fromkeys(partitions))
 
     def fields(version: int) -> dict[str, object]:
         topics = [{"name": name, "partition_indexes": numbers} for name, numbers in _by_topic(wanted).items()]
         if version >= 8:
-            return {"groups": [{"group_id": group, "topics": topics}], "require_stable": True}
-        return {"group_id": group, "topics": topics, "require_stable": True}
+            return {"groups": [{"group_id": group, "topics": topics}], "require_stable": stable}
+        return {"group_id": group, "topics": topics, "require_stable": stable}
 
     def judge(message: Any) -> CallOutcome:
         responses = getattr(message, "groups", (message,))  # since version 8 the response has several groups
