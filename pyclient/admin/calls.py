@@ -26,7 +26,7 @@ class AsyncCalls(AsyncFacade):
         return found
 
     def _left_of(self, timeout: float | None) -> Callable[[], float | None]:
-        """For calls of several requests: a function that returns the seconds left of *timeout*, None without a limit."""
+        """For calls of several requests: a function that returns the seconds left of *timeout*; None: no limit."""
         limit, clock = self._limit(timeout), self._core.clock
         until = None if limit is None else clock() + limit
         return lambda: None if until is None else max(0.0, until - clock())
