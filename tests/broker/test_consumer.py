@@ -299,6 +299,7 @@ def test_a_commit_callback_may_use_the_consumer(kafka_cluster: LocalCluster, top
             reader.seek(tp, 50)
             reader.commit_async({tp: 41}, lambda *_: reported.append(reader.poll(20, max_records=1)[0].offset))
 
+        reader.seek(tp, 0)  # or reading might begin at the commit
         reader.commit_async({tp: 40}, use)
 
         def reported_once() -> bool:
@@ -306,7 +307,8 @@ def test_a_commit_callback_may_use_the_consumer(kafka_cluster: LocalCluster, top
             return bool(reported)
 
         eventually(reported_once)
-        assert reported == [(None, OffsetAndMetadata(40), 0)]
+        assert reported[0] == (None, OffsetAndMetadata(40), 0)
+
         def reported_again() -> bool:
             reader.seek(tp, 50)  # or a slow response would come after all records are read
             reader.poll(0, max_records=1)
