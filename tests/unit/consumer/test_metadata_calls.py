@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -103,20 +104,22 @@ def test_a_seek_to_an_offset_with_a_wrong_epoch_is_refused(consumer: Consumer) -
 # ---- health ---------------------------------------------------------------------------------------------------------
 
 
-ASK: dict[type[Any], Callable[[Any], object]] = {
-    Producer: lambda client: client.send("t", b"x").exception(0.1), Consumer: lambda client: client.list_topics(timeout=0.1),
-    Admin: lambda client: client.list_topics(timeout=0.1)}
+MAKE: dict[str, tuple[Callable[..., Any], Callable[[Any], object]]] = {  # a client, and a call of it that asks a broker
+    "Producer": (functools.partial(Producer, max_block_ms=100), lambda client: client.partitions_for("t")),
+    "Consumer": (Consumer, lambda client: client.list_topics(timeout=0.1)),
+    "Admin": (Admin, lambda client: client.list_topics(timeout=0.1))}
 
 
-@pytest.mark.parametrize("kind", ASK)
-def test_a_client_says_which_cluster_it_is_connected_to_and_whether(cluster: FakeCluster, kind: type[Any]) -> None:
-    with contextlib.suppress(DeliveryError), kind(bootstrap_servers=cluster.bootstrap_servers, reconnect_backoff_max_ms=20) as client:
+@pytest.mark.parametrize("kind", MAKE)
+def test_a_client_says_which_cluster_it_is_connected_to_and_whether(cluster: FakeCluster, kind: str) -> None:
+    make, ask = MAKE[kind]
+    with make(bootstrap_servers=cluster.bootstrap_servers, reconnect_backoff_max_ms=20) as client:
         eventually(lambda: client.is_connected)
         name = client.cluster_id
         assert name
         cluster.kill(1)
         with contextlib.suppress(KafkaTimeoutError):
-            ASK[kind](client)
+            ask(client)
         eventually(lambda: not client.is_connected)
         assert client.cluster_id == name
     assert not client.is_connected
