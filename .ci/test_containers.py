@@ -22,7 +22,7 @@ from docker.errors import DockerException
 ROOT: Final = Path(__file__).resolve().parent.parent
 SECURED: Final = "tests/broker/test_secured_cluster.py"
 DIFFERENT: Final = (
-    "tests/containers", "tests/broker/test_local_cluster.py", "tests/broker/test_failover.py",
+    "tests/containers", "tests/broker/test_local_cluster.py",
     f"{SECURED}::test_bad_certificates_are_presented_as_configured",
     f"{SECURED}::test_a_token_that_is_wrong_for_the_listener_is_refused",
     f"{SECURED}::test_a_session_has_the_configured_length_and_is_closed_afterwards",

@@ -2,15 +2,19 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyclient import Admin, Consumer, NewTopic, Producer, Record, TopicPartition
 from pyclient.testing import LocalCluster
 from pyclient.testing.jars import ensure_jars
 from pyclient.testing.lockfile import DEFAULT_VERSION
 from tests.waiting import eventually
+
+WRITTEN_AT: Final = int(time.time()) * 1000 - 3_600_000
+"""A timestamp of records, in ms since the epoch: an hour ago, for brokers delete records after a week by it."""
 
 
 def cache_with_jars(folder: Path) -> Path:

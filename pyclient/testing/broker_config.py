@@ -43,8 +43,6 @@ def shared_config(brokers: int) -> dict[str, str]:
         "default.replication.factor": str(factor),
         "min.insync.replicas": str(min(factor, 2)),
         "group.initial.rebalance.delay.ms": "0",
-        # records keep what timestamps tests give them: an old one must not make the broker delete them after five minutes
-        "log.retention.ms": "-1",
         # a killed broker may register again only when its session has ended: 9 s with the default
         "broker.session.timeout.ms": "1500" if brokers == 1 else "2000",
         "broker.heartbeat.interval.ms": "250" if brokers == 1 else "300",

@@ -12,10 +12,9 @@ from pyclient import Admin, AsyncAdmin, Consumer, OffsetAndMetadata, Producer, T
 from pyclient.admin import GroupOffset, OffsetReset, OffsetSpec
 from pyclient.errors import GroupIdNotFoundError, GroupNotEmptyError, GroupSubscribedToTopicError, PartialFailureError
 from pyclient.testing import LocalCluster
-from tests.kafka import make_topic
+from tests.kafka import WRITTEN_AT, make_topic
 from tests.waiting import eventually
 
-AT = 1_700_000_000_000
 COUNT = 5
 
 
@@ -25,7 +24,7 @@ def tps(kafka_cluster: LocalCluster, topic: str) -> list[TopicPartition]:
     made = make_topic(kafka_cluster, topic, 2)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
         for number in range(COUNT):
-            producer.send(topic, b"x", partition=0, timestamp=AT + number)
+            producer.send(topic, b"x", partition=0, timestamp=WRITTEN_AT + number)
     return made
 
 
@@ -79,9 +78,9 @@ def test_offsets_are_looked_at_reset_and_deleted_with_the_group(admin: Admin, to
     assert after(shift_by=-1) == 4
     assert after(shift_by=-100) == 0
     assert after(shift_by=100) == 5
-    assert after(to=AT + 3) == 3
-    assert after(to=AT + 99) == 5
-    assert admin.reset_group_offsets(topic, datetime.datetime.fromtimestamp((AT + 1) / 1000, datetime.timezone.utc))[first].after == 1
+    assert after(to=WRITTEN_AT + 3) == 3
+    assert after(to=WRITTEN_AT + 99) == 5
+    assert admin.reset_group_offsets(topic, datetime.datetime.fromtimestamp((WRITTEN_AT + 1) / 1000, datetime.timezone.utc))[first].after == 1
     admin.delete_group_offsets(topic, [second])
     assert list(admin.group_offsets(topic)) == [first]
     admin.delete_groups([topic])

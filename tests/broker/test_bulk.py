@@ -9,7 +9,7 @@ import pytest
 
 from pyclient import AsyncProducer, Consumer, Producer, TopicPartition
 from pyclient.testing import LocalCluster
-from tests.kafka import make_topic
+from tests.kafka import WRITTEN_AT, make_topic
 
 PARTS = ["timestamp", "key", "value", "headers"]
 
@@ -42,7 +42,7 @@ def test_a_bulk_read_as_arrow_can_be_sent_again_unchanged(kafka_cluster: LocalCl
         deliveries = producer.send_many(
             topic, [b"value %d" % at for at in range(count)], keys=[None if at % 5 == 0 else b"key %d" % (at % 50) for at in range(count)],
             headers=[[("at", b"%d" % at), ("none", None)] if at % 2 else None for at in range(count)],
-            timestamps=[1_700_000_000_000 + at for at in range(count)]).result(60)
+            timestamps=[WRITTEN_AT + at for at in range(count)]).result(60)
         first = read_table(kafka_cluster, topic, 3, count)
         assert len(producer.send_arrow(f"{topic}-again", first).result(60)) == count
     again = read_table(kafka_cluster, f"{topic}-again", 3, count)

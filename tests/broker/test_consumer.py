@@ -19,7 +19,7 @@ from pyclient.errors import (
     SerializationError, UnknownTopicOrPartitionError, WakeupError,
 )
 from pyclient.testing import LocalCluster
-from tests.kafka import consumer, make_topic, numbers, produce, read, reading
+from tests.kafka import WRITTEN_AT, consumer, make_topic, numbers, produce, read, reading
 from tests.waiting import eventually
 
 
@@ -246,16 +246,16 @@ def test_offsets_by_time_and_the_ends_and_the_lag(kafka_cluster: LocalCluster, t
     tp, empty = make_topic(kafka_cluster, topic, 2)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
         for n in range(10):
-            producer.send(topic, b"x", partition=0, timestamp=1_000_000 + n * 1000)
+            producer.send(topic, b"x", partition=0, timestamp=WRITTEN_AT + n * 1000)
     with consumer(kafka_cluster) as reader:
         reader.assign([tp, empty])
         assert reader.beginning_offsets([tp, empty]) == {tp: 0, empty: 0}
         assert reader.end_offsets([tp, empty]) == {tp: 10, empty: 0}
-        found = reader.offsets_for_times({tp: 1_004_500, empty: 0})
+        found = reader.offsets_for_times({tp: WRITTEN_AT + 4500, empty: 0})
         first = found[tp]
         assert first is not None
-        assert (first.offset, first.timestamp, found[empty]) == (5, 1_005_000, None)
-        assert reader.offsets_for_times({tp: 2_000_000}) == {tp: None}
+        assert (first.offset, first.timestamp, found[empty]) == (5, WRITTEN_AT + 5000, None)
+        assert reader.offsets_for_times({tp: WRITTEN_AT + 1_000_000}) == {tp: None}
         reader.seek(tp, 4)
         assert reader.lag() == {tp: 6, empty: 0}
         with pytest.raises(KafkaTimeoutError, match="nowhere-3"):
@@ -385,8 +385,8 @@ def test_a_poll_returns_at_most_max_records(kafka_cluster: LocalCluster, topic: 
 def test_records_become_arrow_columns(kafka_cluster: LocalCluster, topic: str) -> None:
     tp, = make_topic(kafka_cluster, topic)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, compression_type="lz4") as producer:
-        producer.send(topic, b"v", b"k", timestamp=1234, headers=[("h", None)])
-        producer.send(topic, None, timestamp=1235)
+        producer.send(topic, b"v", b"k", timestamp=WRITTEN_AT, headers=[("h", None)])
+        producer.send(topic, None, timestamp=WRITTEN_AT + 1)
     with consumer(kafka_cluster) as reader:
         reader.assign([tp])
         table = reader.poll(20).to_arrow()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pyclient import Admin, Consumer, Delivery, Producer, Record, TopicPartition
+from pyclient.admin import OffsetSpec
 from pyclient.testing import LocalCluster
 from tests.kafka import make_topic
 from tests.waiting import eventually
@@ -130,3 +131,19 @@ def test_nothing_is_lost_when_the_leader_freezes_under_load(kafka_cluster: Local
             running.goes_on()
         finally:
             kafka_cluster.resume(leader)
+
+
+@THREE
+def test_offsets_of_partitions_of_several_leaders_are_listed_by_one_call_while_a_leader_moves(kafka_cluster: LocalCluster, topic: str) -> None:
+    tps = make_topic(kafka_cluster, topic, 6, replicas=3)
+    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer, Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+        for tp in tps:
+            producer.send(topic, b"x", partition=tp.partition)
+        producer.flush()
+        leader = leader_of(kafka_cluster, tps[0])
+        kafka_cluster.kill(leader)
+        try:
+            found = admin.list_offsets(dict.fromkeys(tps, OffsetSpec.LATEST), timeout=60)
+        finally:
+            kafka_cluster.start(leader)
+        assert {tp: listed and listed.offset for tp, listed in found.items()} == dict.fromkeys(tps, 1)

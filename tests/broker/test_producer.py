@@ -15,7 +15,7 @@ from pyclient.errors import (
     DeliveryError, IllegalStateError, InvalidTopicError, MetadataTimeoutError, RecordTooLargeError, SerializationError,
 )
 from pyclient.testing import LocalCluster
-from tests.kafka import make_topic, read
+from tests.kafka import WRITTEN_AT, make_topic, read
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -23,12 +23,12 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 def test_a_delivery_has_the_partition_offset_and_timestamp_of_the_stored_record(kafka_cluster: LocalCluster, topic: str) -> None:
     partitions = make_topic(kafka_cluster, topic, 3)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
-        deliveries = [producer.send(topic, b"%d" % n, partition=n % 3, timestamp=1_700_000_000_000 + n) for n in range(30)]
+        deliveries = [producer.send(topic, b"%d" % n, partition=n % 3, timestamp=WRITTEN_AT + n) for n in range(30)]
         metadata = [each.result(20) for each in deliveries]
     stored = {record.value: record for record in read(kafka_cluster, partitions, 30)}
     for n, each in enumerate(metadata):
         record = stored[b"%d" % n]
-        assert (each.topic, each.partition, each.offset, each.timestamp) == (topic, n % 3, n // 3, 1_700_000_000_000 + n)
+        assert (each.topic, each.partition, each.offset, each.timestamp) == (topic, n % 3, n // 3, WRITTEN_AT + n)
         assert (record.partition, record.offset, record.timestamp) == (each.partition, each.offset, each.timestamp)
         assert record.timestamp_type is TimestampType.CREATE_TIME
 

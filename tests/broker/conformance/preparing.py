@@ -6,9 +6,8 @@ from typing import Any, Final
 from pyclient.codec.apis import Api
 from pyclient.codec.encode import encode_batch
 from tests.broker.conformance.script import Act, Step, Value, all_ok, got, named
+from tests.kafka import WRITTEN_AT
 
-THEN: Final = 1_700_000_000_000
-"""When all records were made, in ms since the epoch."""
 NO_EPOCH: Final = -1
 LATEST: Final = -1
 
@@ -33,7 +32,7 @@ def list_offsets(partitions: list[tuple[Value, int]], timestamp: Value = LATEST,
 
 def batch(*values: bytes, **fields: Any) -> bytes:
     """One batch of records without keys."""
-    return encode_batch([(THEN + index, None, value, []) for index, value in enumerate(values)], **fields)
+    return encode_batch([(WRITTEN_AT + index, None, value, []) for index, value in enumerate(values)], **fields)
 
 
 def topic_id(name: str = "topic") -> Value:

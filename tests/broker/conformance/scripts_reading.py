@@ -7,7 +7,6 @@ from uuid import UUID
 
 from pyclient.codec.apis import Api
 from tests.broker.conformance.preparing import (
-    THEN,
     all_partitions,
     batch,
     fetch,
@@ -19,6 +18,7 @@ from tests.broker.conformance.preparing import (
 )
 from tests.broker.conformance.script import Act, Hangup, Receive, Script, Step, Value, got, named
 from tests.broker.conformance.scripts_produce import stored
+from tests.kafka import WRITTEN_AT
 
 BY_ID: Final = 13
 SESSIONS_SINCE: Final = 7
@@ -130,12 +130,12 @@ def asked(timestamp: int, partition: int = 0, since: int = 0, epoch: int = -1, *
 
 LISTING: Final = Script(name="list-offsets", api=Api.LIST_OFFSETS, acts=(
     *filled("topic"), *topic("empty"),
-    *(asked(timestamp) for timestamp in (-1, -2, 0, 1, THEN - 1, THEN, THEN + 1, THEN + 2, 4_000_000_000_000)),
+    *(asked(timestamp) for timestamp in (-1, -2, 0, 1, WRITTEN_AT - 1, WRITTEN_AT, WRITTEN_AT + 1, WRITTEN_AT + 2, 4_000_000_000_000)),
     *(asked(timestamp) for timestamp in (-3, -4, -5, -6, -7, -100)),
-    *(asked(timestamp, isolation_level=1, since=2) for timestamp in (-1, -2, -3, THEN)),
-    *(asked(-1, epoch=epoch, since=4) for epoch in (0, 1)), asked(THEN, epoch=1, since=4), asked(-2, epoch=7, since=4),
+    *(asked(timestamp, isolation_level=1, since=2) for timestamp in (-1, -2, -3, WRITTEN_AT)),
+    *(asked(-1, epoch=epoch, since=4) for epoch in (0, 1)), asked(WRITTEN_AT, epoch=1, since=4), asked(-2, epoch=7, since=4),
     asked(-1, 7), asked(-1, -1),
-    *(Step(api=Api.LIST_OFFSETS, fields=list_offsets([(named("empty"), 0)], timestamp)) for timestamp in (-1, -2, THEN)),
+    *(Step(api=Api.LIST_OFFSETS, fields=list_offsets([(named("empty"), 0)], timestamp)) for timestamp in (-1, -2, WRITTEN_AT)),
     *(Step(api=Api.LIST_OFFSETS, since=7, fields=list_offsets([(named("empty"), 0)], timestamp)) for timestamp in (-3, -4, -5)),
     Step(api=Api.LIST_OFFSETS, fields=list_offsets([("unknown", 0)])), Step(api=Api.LIST_OFFSETS, fields=list_offsets([("a b", 0)])),
     Step(api=Api.LIST_OFFSETS, fields=list_offsets([])),

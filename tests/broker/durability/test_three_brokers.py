@@ -33,7 +33,7 @@ THREE: Final = pytest.mark.kafka(brokers=3)
 class Wish(NamedTuple):
     """How long, how much, how often; set by ``make durability``."""
 
-    seconds: float = float(os.environ.get("PYCLIENT_DURABILITY_SECONDS", "15"))
+    seconds: float = float(os.environ.get("PYCLIENT_DURABILITY_SECONDS", "8"))
     rate: float = float(os.environ.get("PYCLIENT_DURABILITY_RATE", "10000"))
     faults: int = int(os.environ.get("PYCLIENT_DURABILITY_FAULTS", "3"))
     seed: int = int(os.environ.get("PYCLIENT_DURABILITY_SEED", "1"))
