@@ -362,9 +362,21 @@ def settled(cluster: LocalCluster, group: str, partitions: Sequence[TopicPartiti
     return seen[-1]
 
 
+class Commit(NamedTuple):
+    """A committed offset, and the text beside it."""
+
+    offset: int
+    metadata: str
+
+
 def commits(cluster: LocalCluster, group: str) -> dict[TopicPartition, list[int]]:
-    """Every offset that the brokers have stored for *group*, in order, read from their own log."""
-    history: dict[TopicPartition, list[int]] = {}
+    """Every offset that the brokers have stored for *group*, in order."""
+    return {tp: [each.offset for each in those] for tp, those in stored_commits(cluster, group).items()}
+
+
+def stored_commits(cluster: LocalCluster, group: str) -> dict[TopicPartition, list[Commit]]:
+    """Every commit that the brokers have stored for *group*, in order, read from their own log."""
+    history: dict[TopicPartition, list[Commit]] = {}
     with consumer(cluster, isolation_level="read_uncommitted") as reader:
         partitions = [TopicPartition(OFFSETS, 0)]  # LocalCluster's has one
         reader.assign(partitions)
@@ -379,14 +391,21 @@ def commits(cluster: LocalCluster, group: str) -> dict[TopicPartition, list[int]
     return history
 
 
-def _commit(record: Record) -> tuple[str, TopicPartition, int] | None:
-    """Group, partition and offset, if it is a commit."""
+def _commit(record: Record) -> tuple[str, TopicPartition, Commit] | None:
+    """Group, partition and commit, if it is one."""
     key, value = record.key or b"", record.value
     if value is None or struct.unpack_from(">h", key)[0] > 1:
         return None
     group, rest = _text(key[2:])
     topic, rest = _text(rest)
-    return group, TopicPartition(topic, struct.unpack(">i", rest)[0]), struct.unpack_from(">q", value, 2)[0]
+    version, offset = struct.unpack_from(">hq", value)
+    return group, TopicPartition(topic, struct.unpack(">i", rest)[0]), Commit(offset, _metadata(version, value[10:]))
+
+
+def _metadata(version: int, data: bytes) -> str:
+    """The metadata of an OffsetCommitValue: from version 3 on behind a leader epoch, from 4 on a compact string."""
+    text = data[4:] if version >= 3 else data
+    return text[1:text[0]].decode() if version >= 4 else _text(text)[0]
 
 
 def _text(data: bytes) -> tuple[str, bytes]:
@@ -397,3 +416,10 @@ def _text(data: bytes) -> tuple[str, bytes]:
 def goes_back(history: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPartition, Sequence[int]]:
     """The partitions of which a later committed offset was lower than an earlier one."""
     return {where: offsets for where, offsets in history.items() if list(offsets) != sorted(offsets)}
+
+
+def ours_go_back(history: Mapping[TopicPartition, Sequence[Commit]], theirs: str) -> dict[TopicPartition, list[tuple[Commit, Commit]]]:
+    """Commits, each behind the one before it, that are lower than that and not *theirs* by their metadata."""
+    back = {where: [pair for pair in itertools.pairwise(those) if pair[1].offset < pair[0].offset and pair[1].metadata != theirs]
+            for where, those in history.items()}
+    return {where: pairs for where, pairs in back.items() if pairs}

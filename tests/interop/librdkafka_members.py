@@ -23,6 +23,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.errors import KafkaError as AioError
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ConfluentPartition
 
 from pyclient import TopicPartition
 from pyclient.testing import LocalCluster
@@ -43,6 +44,8 @@ with warnings.catch_warnings():
 SESSION_MS: Final = 10_000
 HEARTBEAT_MS: Final = 100
 POLL_S: Final = 0.1
+CONFLUENTS: Final = "committed by confluent-kafka"
+"""The metadata of its commits."""
 OUTDATED: Final = (KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS)
 BROKERS_STRATEGIES: Final[Mapping[str, Any]] = {"uniform": "uniform", "range": "range"}
 """The brokers' assignors for the consumer protocol; all clients use the same names."""
@@ -130,7 +133,7 @@ class Confluent(Guest):
             raise KafkaException(message.error())
         self.found.append(Found(message.partition(), message.offset(), message.value()))
         try:
-            reader.commit(message, asynchronous=False)
+            reader.commit(offsets=[ConfluentPartition(message.topic(), message.partition(), message.offset() + 1, CONFLUENTS)], asynchronous=False)
         except KafkaException as error:
             # A cooperative member reads on in a rebalance, and learns of the new generation later.
             if error.args[0].code() not in OUTDATED:

@@ -5,10 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
+from pyclient import TopicPartition
+from tests.groups import Commit, ours_go_back
 from tests.broker.durability.numbering import Found, Stream, Verdict, judge, value
 
 STREAMS = [Stream(producer, partition) for producer in range(2) for partition in range(2)]
 COUNT = 5
+ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 SENT = dict.fromkeys(STREAMS, COUNT)
 ALL = dict.fromkeys(STREAMS, range(COUNT))
 
@@ -63,3 +66,8 @@ def test_unacknowledged_records_may_be_stored_or_not() -> None:
 def test_a_repeated_run_of_records_is_doubled_but_not_out_of_order() -> None:
     records = log()
     assert judge(ALL, SENT, [*records[:4], *records[2:]]) == Verdict(22, 0, 2, 0, 0)
+
+
+def test_a_commit_below_the_one_before_it_is_ours_unless_its_metadata_says_theirs() -> None:
+    history = {ONE: [Commit(28, ""), Commit(76, "theirs"), Commit(1, "theirs"), Commit(2, ""), Commit(3, "")], TWO: [Commit(5, "theirs"), Commit(4, "")]}
+    assert ours_go_back(history, "theirs") == {TWO: [(Commit(5, "theirs"), Commit(4, ""))]}
