@@ -419,7 +419,7 @@ def goes_back(history: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPart
 
 
 def ours_go_back(history: Mapping[TopicPartition, Sequence[Commit]], theirs: str) -> dict[TopicPartition, list[tuple[Commit, Commit]]]:
-    """Commits, each behind the one before it, that are lower than that and not *theirs* by their metadata."""
+    """Pairs of commits in a row of which the second is lower and ours: its metadata is not *theirs*."""
     back = {where: [pair for pair in itertools.pairwise(those) if pair[1].offset < pair[0].offset and pair[1].metadata != theirs]
             for where, those in history.items()}
     return {where: pairs for where, pairs in back.items() if pairs}

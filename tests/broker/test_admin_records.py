@@ -13,7 +13,6 @@ from pyclient.testing import LocalCluster
 from tests.kafka import WRITTEN_AT, make_topic
 
 
-
 def fill(cluster: LocalCluster, tp: TopicPartition, count: int) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for number in range(count):

@@ -204,7 +204,7 @@ def test_a_killed_first_broker_makes_no_archive_and_the_next_one_does(own_cache:
     assert prepare_jvm().archive.usable
 
 
-@pytest.mark.parametrize(("begin", "end"), [(0.0, 0.001), (0.0, 1.0)], ids=["header", "all"])
+@pytest.mark.parametrize(("begin", "end"), [(0.0, 0.001), (0.5, 0.51)], ids=["header", "middle"])
 def test_a_damaged_archive_never_breaks_a_start(
     trained: tuple[Archive, bytes], monkeypatch: pytest.MonkeyPatch, begin: float, end: float
 ) -> None:

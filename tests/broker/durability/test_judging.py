@@ -1,4 +1,4 @@
-"""The verdict of the durability tests counts each kind of breach."""
+"""The verdict of the durability tests counts each kind of breach, and of commits only ours."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from pyclient import TopicPartition
-from tests.groups import Commit, ours_go_back
 from tests.broker.durability.numbering import Found, Stream, Verdict, judge, value
+from tests.groups import Commit, ours_go_back
 
 STREAMS = [Stream(producer, partition) for producer in range(2) for partition in range(2)]
 COUNT = 5
