@@ -14,8 +14,10 @@ from pyclient.testing.lockfile import DEFAULT_VERSION
 from tests.waiting import eventually
 
 WRITTEN_AT: Final = int(time.time()) * 1000 - 3_600_000
-"""An hour ago, in ms since the epoch: what tests give records as timestamps. Brokers delete records whose timestamps are
-a week old, 30 seconds after their start and every five minutes."""
+"""An hour ago, in ms since the epoch: a timestamp for records.
+
+Brokers delete records of a week ago, 30 seconds after their start and every five minutes.
+"""
 
 
 def cache_with_jars(folder: Path) -> Path:
