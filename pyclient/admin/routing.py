@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from pyclient.client.core import ClientCore
 from pyclient.core.admin.routing import LeaderRounds, missing
 from pyclient.core.admin.topics import metadata_call
 from pyclient.core.calls import Call, Finish
+from pyclient.core.cluster import Cluster
 from pyclient.errors import KafkaError, KafkaTimeoutError
 from pyclient.records import TopicPartition
 
@@ -17,6 +18,9 @@ ToLeader: TypeAlias = Callable[[int, Sequence[TopicPartition], Finish, float | N
 """Makes the request to a node about partitions that it leads; its result maps each to a value or a `KafkaError`."""
 ToBroker: TypeAlias = Callable[[int | None, Sequence[Key], Finish, float | None], Call]
 """Makes the request to a broker (None: any) about some items; its result maps each to a value or a `KafkaError`."""
+
+LEADERS_CHECKED_EVERY: Final = 1.0
+"""Seconds between looks at the metadata while a leader does not answer."""
 
 
 async def each(core: ClientCore, calls: Mapping[Key, Callable[[Finish, float | None], Call]], timeout: float | None) -> dict[Key, Any]:
@@ -61,14 +65,36 @@ async def by_leader(core: ClientCore, partitions: Collection[TopicPartition], ma
 
 async def _one_round(core: ClientCore, rounds: LeaderRounds, make: ToLeader, deadline: float | None) -> None:
     left = _left(core, deadline)
-    topics = rounds.topics
-    cluster = await core.call(lambda finish, until: metadata_call(topics, finish=finish, deadline=until), left)
-    nodes = rounds.by_leader(cluster)
+    nodes = rounds.by_leader(await core.call(_metadata(rounds), left))
     # A leader that hangs must not take all the time there is: another may be elected meanwhile.
     limit = core.request_timeout if left is None else min(core.request_timeout, left)
-    calls = {node: _to_leader(make, node, tps) for node, tps in nodes.items()}
-    for node, answer in (await each(core, calls, limit)).items():
-        rounds.take(dict.fromkeys(nodes[node], answer) if isinstance(answer, KafkaError) else answer)
+    asked = {node: asyncio.ensure_future(_caught(core, _to_leader(make, node, tps), limit)) for node, tps in nodes.items()}
+    watch = asyncio.ensure_future(_drop_former_leaders(core, rounds, nodes, asked))
+    try:
+        for answer in asked.values():
+            await asyncio.wait([answer])
+    finally:
+        for task in (watch, *asked.values()):
+            task.cancel()
+    for node, answer in asked.items():
+        if not answer.cancelled():
+            found = answer.result()
+            rounds.take(dict.fromkeys(nodes[node], found) if isinstance(found, KafkaError) else found)
+
+
+async def _drop_former_leaders(core: ClientCore, rounds: LeaderRounds, nodes: Mapping[int, Sequence[TopicPartition]],
+                               asked: Mapping[int, asyncio.Task[Any]]) -> None:
+    """Cancel requests to nodes that lead none of their partitions any more: one that was killed does not answer."""
+    while True:
+        await asyncio.sleep(LEADERS_CHECKED_EVERY)
+        cluster = await _caught(core, _metadata(rounds), core.request_timeout)
+        if isinstance(cluster, Cluster):
+            for node in rounds.former_leaders(nodes, cluster):
+                asked[node].cancel()
+
+
+def _metadata(rounds: LeaderRounds) -> Callable[[Finish, float | None], Call]:
+    return lambda finish, deadline: metadata_call(rounds.topics, finish=finish, deadline=deadline)
 
 
 def _to_leader(make: ToLeader, node: int, tps: Sequence[TopicPartition]) -> Callable[[Finish, float | None], Call]:

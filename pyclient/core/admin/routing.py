@@ -59,6 +59,13 @@ class LeaderRounds:
                 leaders.setdefault(leader, []).append(tp)
         return leaders
 
+    def former_leaders(self, nodes: Mapping[int, Sequence[TopicPartition]], cluster: Cluster) -> list[int]:
+        """Of the *nodes* that were asked, those that lead none of their partitions in a newer *cluster*.
+
+        Their answers are not worth waiting for. The partitions stay open for the next round.
+        """
+        return [node for node, tps in nodes.items() if node not in map(cluster.leader, tps)]
+
     def take(self, answers: Mapping[TopicPartition, object]) -> None:
         """Answers of a round: a result or an error for each partition."""
         for tp, answer in answers.items():

@@ -8,13 +8,15 @@ import re
 import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 import pytest
 
 from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
+from pyclient.admin import OffsetSpec
 from pyclient.errors import BootstrapError, KafkaError, KafkaTimeoutError
-from pyclient.testing import FakeCluster
+from pyclient.testing import FakeCluster, Silence
 from tests.addresses import unused_address
 from tests.waiting import eventually
 from tests.unit.net.raw_peers import API_VERSIONS, METADATA, OLD_BROKER, Peer, answer, metadata_v1, request, silence
@@ -325,3 +327,22 @@ def test_the_log_says_after_two_seconds_that_the_topic_of_a_send_does_not_exist(
 def _send_until_closed(producer: Producer) -> None:
     with contextlib.suppress(KafkaError):
         producer.send("oders", b"1")
+
+
+# ---- admin requests to leaders ---------------------------------------------------------------------------------------
+
+
+def test_partitions_of_a_leader_that_was_killed_are_asked_at_the_next_one_within_the_request_timeout() -> None:
+    with (FakeCluster(brokers=2) as cluster, ThreadPoolExecutor(1) as thread,
+          Admin(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=60_000) as admin):
+        cluster.create_topic("t", partitions=2)
+        tps = [TopicPartition("t", partition) for partition in range(2)]
+        for tp in tps:
+            cluster.produce("t", b"x", partition=tp.partition)
+        leader = cluster.leader("t", 0)
+        with cluster.intercept(Silence(), "ListOffsets", broker=leader) as asked:
+            listing = thread.submit(admin.list_offsets, dict.fromkeys(tps, OffsetSpec.LATEST), timeout=55)
+            eventually(lambda: asked.hits)
+            cluster.kill(leader)
+            found = listing.result()
+        assert {tp: listed and listed.offset for tp, listed in found.items()} == dict.fromkeys(tps, 1)

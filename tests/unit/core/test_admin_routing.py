@@ -32,6 +32,14 @@ def test_only_partitions_without_an_answer_are_asked_again_at_their_new_leader()
     assert rounds.by_leader(cluster(topic("t", 1, 2))) == {2: [TWO]}
 
 
+def test_a_node_that_leads_none_of_the_partitions_it_was_asked_about_is_not_waited_for() -> None:
+    rounds = LeaderRounds([ONE, TWO])
+    asked = rounds.by_leader(cluster(topic("t", 1, 2)))
+    assert rounds.former_leaders(asked, cluster(topic("t", 1, 2))) == []
+    assert rounds.former_leaders(asked, cluster(topic("t", 2, 2))) == [1]
+    assert rounds.former_leaders({1: [ONE, TWO]}, cluster(topic("t", 2, 1))) == []
+
+
 def test_an_error_that_is_not_retriable_is_the_answer() -> None:
     rounds = LeaderRounds([ONE])
     rounds.by_leader(cluster(topic("t", 1)))
