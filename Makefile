@@ -68,9 +68,10 @@ flaky: setup jars ## run TESTS="file::test ..." TIMES=200 times, JOBS=6 at once,
 soak: setup ## simulate new seeds until Ctrl-C, past those that break; SEEDS=7 begins there
 	@$(BIN)/python -m pyclient.testing.simulation --soak $(SEEDS) $(ARGS)
 
-durability: setup jars ## three brokers killed, paused and restarted under load; FOR=60 RATE=22000 FAULTS=9 SEED=7
+durability: setup jars ## three brokers and workers killed, frozen and restarted under load; FOR=60 RATE=22000 INPUTS=100000 FAULTS=9 SEED=7
 	@PYCLIENT_DURABILITY_SECONDS=$${FOR:-60} PYCLIENT_DURABILITY_RATE=$${RATE:-22000} PYCLIENT_DURABILITY_FAULTS=$${FAULTS:-9} \
-		PYCLIENT_DURABILITY_SEED=$${SEED:-1} $(PYTEST) -s tests/broker/durability/test_three_brokers.py tests/broker/durability/test_groups_of_readers.py $(ARGS)
+		PYCLIENT_DURABILITY_INPUTS=$${INPUTS:-100000} PYCLIENT_DURABILITY_SEED=$${SEED:-1} \
+		$(PYTEST) -s $(addprefix tests/broker/durability/,test_three_brokers.py test_groups_of_readers.py test_exactly_once.py) $(ARGS)
 
 fuzz: setup ## damaged batches, messages, buffers and Arrow data, all at once for FOR=60 seconds, with a checking allocator; SEED=7
 	@mkdir -p $(JUNIT)

@@ -16,7 +16,6 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/broker/durability": "three brokers killed and paused under load",
     "tests/broker/test_access.py": "ACLs, each on a cluster with users",
     "tests/broker/test_benchmarks.py": "each benchmark once",
-    "tests/broker/test_exactly_once.py": "worker processes that are killed",
     "tests/broker/test_failover.py": "brokers that die and come back",
     "tests/broker/test_group_members.py": "timeouts and fencing of members, in real seconds",
     "tests/broker/test_java_reads_our_batches.py": "Java's tools, a JVM for each case",

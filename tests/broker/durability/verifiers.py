@@ -1,4 +1,4 @@
-"""Readers of other clients: Java's console consumer, which needs no compiler, and librdkafka's consumer."""
+"""Readers of whole topics: Java's console consumer, which needs no compiler, librdkafka's consumer, and ours."""
 from __future__ import annotations
 
 import subprocess
@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from pyclient import TopicPartition as OurPartition
 from pyclient.testing import LocalCluster
 from pyclient.testing.jvm import TOOL_HEAP, prepare_jvm
 from tests.broker.durability.numbering import Found
+from tests.kafka import consumer
 from tests.waiting import eventually
 
 TIMEOUT_S: Final = 300
@@ -24,9 +26,13 @@ NOT_YET: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVA
 PRINTED: Final = ("print.partition=true", "print.offset=true", "print.key=false", "print.value=true")
 
 
-def by_java(cluster: LocalCluster, topic: str, partitions: int) -> list[Found]:
-    """All records of a topic as Java's consumer prints them, each partition's in the order it read them."""
-    expected = sum(high - low for low, high in ends(cluster, topic, partitions).values())
+def by_java(cluster: LocalCluster, topic: str, partitions: int, committed: int | None = None) -> list[Found]:
+    """All records of a topic as Java's consumer prints them, each partition's in the order it read them.
+
+    With transactions offsets do not count records: *committed* says how many it is to read, at read_committed.
+    """
+    expected = sum(high - low for low, high in ends(cluster, topic, partitions).values()) if committed is None else committed
+    isolation = "read_uncommitted" if committed is None else "read_committed"
     if not expected:
         return []
     with tempfile.TemporaryDirectory(prefix="pyclient-witness-") as name:
@@ -34,7 +40,7 @@ def by_java(cluster: LocalCluster, topic: str, partitions: int) -> list[Found]:
         printed = folder / "printed"
         command = prepare_jvm(cluster.version).command(
             CONSOLE, "--bootstrap-server", cluster.bootstrap_servers, "--topic", topic, "--from-beginning", "--max-messages", str(expected),
-            "--timeout-ms", "30000", "--command-property", "enable.auto.commit=false",
+            "--timeout-ms", "30000", "--isolation-level", isolation, "--command-property", "enable.auto.commit=false",
             *(word for each in PRINTED for word in ("--formatter-property", each)), logs=folder, flags=TOOL_HEAP)
         with printed.open("wb") as out:
             run = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False,
@@ -42,6 +48,17 @@ def by_java(cluster: LocalCluster, topic: str, partitions: int) -> list[Found]:
         assert run.returncode == 0, run.stderr
         found = list(map(_parsed, printed.read_bytes().splitlines()))
     assert len(found) == expected, run.stderr
+    return found
+
+
+def by_us(cluster: LocalCluster, partitions: list[OurPartition], isolation: str = "read_committed") -> list[Found]:
+    """All records of partitions as our consumer reads them, up to the last stable offset."""
+    found = list[Found]()
+    with consumer(cluster, isolation_level=isolation) as reader:
+        reader.assign(partitions)
+        ends = reader.end_offsets(partitions)
+        while any(reader.position(tp) < end for tp, end in ends.items()):
+            found += [Found(record.partition, record.offset, record.value or b"") for record in reader.poll(1)]
     return found
 
 

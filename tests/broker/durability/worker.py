@@ -1,0 +1,94 @@
+"""A worker under test, as a program: an exactly-once loop that copies a topic, by record, async or by Arrow."""
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from pyclient import AsyncConsumer, AsyncProducer, Consumer, Producer, Record
+from pyclient.errors import KafkaError
+from pyclient.processing import AsyncExactlyOnce, ExactlyOnce, Output
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RUNNING: Final = "running"
+"""What it reports once its producer has fenced older ones and SIGTERM ends its loop."""
+FENCED: Final = 3
+"""Its exit code after a fatal error."""
+
+
+def key_of(partition: int) -> bytes:
+    """The key of outputs: those of one input partition go to one partition."""
+    return b"%d" % partition
+
+
+class Program:
+    """*wish*: ``way``, ``target``, and the options of ``consumer`` and ``producer``."""
+
+    def __init__(self, wish: dict[str, Any]) -> None:
+        self._target = wish["target"]
+        self._options = wish["consumer"], wish["producer"]
+        self.run: Callable[[], None] = {"records": self._by_record, "async": self._async, "tables": self._by_table}[wish["way"]]
+
+    def _by_record(self) -> None:
+        with_consumer, with_producer = self._options
+        with Consumer(**with_consumer) as consumer, Producer(**with_producer) as producer:
+            self._loop(ExactlyOnce(consumer, producer, self._output), producer)
+
+    def _by_table(self) -> None:
+        with_consumer, with_producer = self._options
+        with Consumer(**with_consumer) as consumer, Producer(**with_producer) as producer:
+            self._loop(ExactlyOnce.of_tables(consumer, producer, keyed, self._target), producer)
+
+    def _loop(self, processing: ExactlyOnce, producer: Producer) -> None:
+        producer.init_transactions()
+        signal.signal(signal.SIGTERM, lambda *_: processing.stop())
+        report(RUNNING)
+        processing.run()
+        report(processing.progress)
+
+    def _async(self) -> None:
+        asyncio.run(self._loop_async())
+
+    async def _loop_async(self) -> None:
+        with_consumer, with_producer = self._options
+        async with AsyncConsumer(**with_consumer) as consumer, AsyncProducer(**with_producer) as producer:
+            processing = AsyncExactlyOnce(consumer, producer, self._output)
+            await producer.init_transactions()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, processing.stop)
+            report(RUNNING)
+            await processing.run()
+            report(processing.progress)
+
+    def _output(self, record: Record) -> Output:
+        return Output(self._target, record.value, key_of(record.partition))
+
+
+def keyed(table: pa.Table) -> pa.Table:
+    """What `Program._output` does, with columns."""
+    import pyarrow as pa
+
+    keys = pa.array([key_of(partition) for partition in table["partition"].to_numpy()], pa.binary())
+    return table.select(["value"]).append_column("key", keys)
+
+
+def report(*words: Any) -> None:
+    print(*words, flush=True)
+
+
+def main() -> None:
+    try:
+        Program(json.loads(sys.argv[1])).run()
+    except KafkaError as error:
+        if not error.fatal:
+            raise
+        report("fatal", repr(error))
+        sys.exit(FENCED)
+
+
+if __name__ == "__main__":
+    main()
