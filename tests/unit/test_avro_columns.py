@@ -65,8 +65,9 @@ def test_bytes_changed_at_random_leave_sound_columns() -> None:
     rng = random.Random(24)
     program = AvroProgram(SCHEMA)
     columns = AvroColumns(program.nodes)
-    for _ in range(20_000):
-        data = bytearray(encoded(some(rng))) if _ % 20 == 0 else data
+    data = bytearray()
+    for turn in range(20_000):
+        data = bytearray(encoded(some(rng))) if turn % 20 == 0 else data
         data[rng.randrange(len(data))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
         columns.add(bytes(data))
     program.array(columns).validate()
