@@ -224,7 +224,7 @@ def read_value(nodes: cython.pointer(_Node), index: cython.int, source: cython.p
 @cython.nogil
 @cython.exceptval(check=False)
 def rewind(nodes: cython.pointer(_Node), index: cython.int, rows: int64_t) -> cython.void:
-    """Forget what a column has beyond *rows*: offsets tell how far its data and children go."""
+    """Forget what a column has beyond *rows*: offsets say how far its data and children go."""
     node: cython.pointer(_Node) = cython.address(nodes[index])
     kind: cython.int = node.kind
     child: cython.int = index + 1

@@ -18,7 +18,7 @@ class AvroProgram:
     """The nodes of a schema, each directly before its children, with the schema of each.
 
     Raises:
-        ConfigurationError: a type that Arrow columns do not have: a recursive one, or a union of more than null and one.
+        ConfigurationError: a type without Arrow columns: a recursive one, or a union of more than null and one.
     """
 
     def __init__(self, schema: Any) -> None:

@@ -38,7 +38,7 @@ def encoded(value: dict[str, Any]) -> bytes:
 def as_python(program: AvroProgram, columns: AvroColumns) -> list[Any]:
     array = program.array(columns)
     array.validate(full=True)
-    rows = array.to_pylist()
+    rows: list[Any] = array.to_pylist()
     for row in rows:
         if row is not None:
             row["m"] = dict(row["m"])
