@@ -2,88 +2,163 @@
 # cython: freethreading_compatible=True, embedsignature=True
 """Avro's binary encoding into the buffers of Arrow columns, with no Python object per value.
 
-A schema is a flat program (see avro_program.py): one node for each column, a subtree directly behind its parent.
-Every read is compared with the end of its row, and a count with the bytes left, so memory stays within a constant
-(of the schema) times the input. Knows nodes and bytes; knows no schemas, no registry, no pyarrow.
+A schema is a flat program (`avro_program`): one node for each column, a subtree directly behind its parent. Every read
+is compared with the end of its row and a count with the bytes left. Items that take no bytes take no memory either, and
+`memory` bounds the rest. Knows nodes and bytes; knows no schemas, no registry, no pyarrow.
 """
 import cython
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
-from cython.cimports.cpython.mem import PyMem_RawCalloc, PyMem_RawFree, PyMem_RawRealloc
-from cython.cimports.libc.stdint import int32_t, int64_t, uint64_t
-from cython.cimports.libc.string import memcpy, memset
+from cython.cimports.cpython.mem import PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cython.cimports.libc.stdint import int32_t, int64_t, uint64_t, uintptr_t
+from cython.cimports.libc.string import memcmp, memcpy, memset
 
-NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING, FIXED, ENUM, ARRAY, MAP, RECORD = range(13)
-FAULTS = ("", "ends too early", "has a number that is too long", "has a length or count that cannot be",
-          "has a branch or symbol that the schema lacks", "has bytes left over", "fills a column", "needs more memory than there is")
+# The places of these in `avro_program.KINDS`.
+NULL = cython.declare(cython.int, 0)
+BOOLEAN = cython.declare(cython.int, 1)
+INT = cython.declare(cython.int, 2)
+LONG = cython.declare(cython.int, 3)
+BYTES = cython.declare(cython.int, 6)
+STRING = cython.declare(cython.int, 7)
+ENUM = cython.declare(cython.int, 9)
+ARRAY = cython.declare(cython.int, 10)
+MAP = cython.declare(cython.int, 11)
+RECORD = cython.declare(cython.int, 12)
+TIME_INT = cython.declare(cython.int, 13)
+TIME_LONG = cython.declare(cython.int, 14)
+DECIMAL = cython.declare(cython.int, 15)
+DECIMAL_FIXED = cython.declare(cython.int, 16)
+UUID = cython.declare(cython.int, 17)
+
+FAULTS = (
+    "", "the data ends too early", "a number is longer than its type", "a length or count is negative or exceeds the data",
+    "the schema has no such branch or symbol", "bytes follow the value's end", "a column exceeds 2 GiB of items or bytes",
+    "the columns exceed the decoder's memory_limit_bytes", "the text is not UTF-8", "the text is no UUID", "the decimal has more digits than its precision",
+    "the time is not within a day", "more than 65536 items that take no bytes")
+TOO_EARLY = cython.declare(cython.int, 1)
+LONG_NUMBER = cython.declare(cython.int, 2)
+BAD_LENGTH = cython.declare(cython.int, 3)
+NO_BRANCH = cython.declare(cython.int, 4)
+LEFT_OVER = cython.declare(cython.int, 5)
+FULL = cython.declare(cython.int, 6)
+NO_MEMORY = cython.declare(cython.int, 7)
+NO_TEXT = cython.declare(cython.int, 8)
+NO_UUID = cython.declare(cython.int, 9)
+MANY_DIGITS = cython.declare(cython.int, 10)
+NO_TIME = cython.declare(cython.int, 11)
+MANY_EMPTY = cython.declare(cython.int, 12)
+
 MOST = cython.declare(int64_t, 2147483647)
+MOST_EMPTY_ITEMS = cython.declare(int64_t, 65536)  # of a row, as the reader of single records has it
+HIGH_BITS = cython.declare(uint64_t, 0x8080808080808080)
+LARGEST_DECIMAL = 32
 
 _Node = cython.struct(
-    kind=cython.int, size=int64_t, symbols=int64_t, null_branch=cython.int, next=cython.int,
+    kind=cython.int, size=int64_t, most=int64_t, null_branch=cython.int, next=cython.int, has_empty_items=cython.int,
+    limit=cython.p_uchar,  # of a decimal: its first impossible magnitude, little-endian, 32 bytes
+    has_offsets=cython.int, has_valid=cython.int,
     data=cython.p_uchar, used=int64_t, room=int64_t,
     offsets=cython.pointer(int32_t), valid=cython.p_uchar, rows=int64_t, row_room=int64_t)
-_Input = cython.struct(at=cython.p_const_uchar, end=cython.p_const_uchar, fault=cython.int)
+_Input = cython.struct(
+    at=cython.p_const_uchar, end=cython.p_const_uchar, fault=cython.int, node=cython.int, empties=int64_t, memory=int64_t)
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def read_long(source: cython.pointer(_Input)) -> int64_t:
+def fail(source: cython.pointer(_Input), fault: cython.int, index: cython.int) -> cython.void:
+    """Note the first fault and the node that it is of."""
+    if source.fault == 0:
+        source.fault = fault
+        source.node = index
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def read_long(source: cython.pointer(_Input), index: cython.int) -> int64_t:
     raw: uint64_t = 0
     shift: cython.int = 0
     while source.at < source.end:
         byte: uint64_t = source.at[0]
         source.at += 1
         if shift == 63 and byte > 1:
-            break
+            fail(source, LONG_NUMBER, index)
+            return 0
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
             return cython.cast(int64_t, (raw >> 1) ^ (0 - (raw & 1)))
         shift += 7
-        if shift > 63:
-            break
-    if source.fault == 0:
-        source.fault = 1 if source.at >= source.end and shift <= 63 else 2
+    fail(source, TOO_EARLY, index)
     return 0
+
+
+# --- memory ---
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def grow(node: cython.pointer(_Node), more: int64_t) -> cython.int:
-    """Room for *more* bytes of data; 0, or a fault."""
+def wider(source: cython.pointer(_Input), old: int64_t, needed: int64_t) -> int64_t:
+    """How large a buffer of *old* bytes becomes that must hold *needed*; 0: more than may be taken."""
+    room: int64_t = needed * 2 + 64
+    if room - old > source.memory:
+        room = needed + 64
+    return 0 if room - old > source.memory else room
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def grow(node: cython.pointer(_Node), more: int64_t, source: cython.pointer(_Input), index: cython.int) -> cython.bint:
+    """Room for *more* bytes of data; false: a fault."""
     if node.used + more <= node.room:
-        return 0
-    room: int64_t = (node.used + more) * 2 + 64
-    data: cython.p_uchar = cython.cast(cython.p_uchar, PyMem_RawRealloc(node.data, room))
+        return True
+    room: int64_t = wider(source, node.room, node.used + more)
+    data: cython.p_uchar = cython.NULL
+    if room > 0:
+        data = cython.cast(cython.p_uchar, PyMem_RawRealloc(node.data, room))
     if data == cython.NULL:
-        return 7
+        fail(source, NO_MEMORY, index)
+        return False
+    source.memory -= room - node.room
     node.data = data
     node.room = room
-    return 0
+    return True
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def grow_rows(node: cython.pointer(_Node)) -> cython.int:
-    """Room for one more row's offset and validity."""
-    if node.rows >= MOST:
-        return 6
+def grow_rows(node: cython.pointer(_Node), source: cython.pointer(_Input), index: cython.int) -> cython.bint:
+    """Room for one more row's offset and validity, if the node has them; false: a fault."""
     if node.rows + 1 < node.row_room:
-        return 0
-    room: int64_t = node.row_room * 2 + 64
-    offsets: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), PyMem_RawRealloc(node.offsets, room * 4))
-    if offsets == cython.NULL:
-        return 7
-    if node.row_room == 0:
-        offsets[0] = 0
-    node.offsets = offsets
-    valid: cython.p_uchar = cython.cast(cython.p_uchar, PyMem_RawRealloc(node.valid, room // 8 + 1))
-    if valid == cython.NULL:
-        return 7
-    node.valid = valid
+        return True
+    if node.rows >= MOST:
+        fail(source, FULL, index)
+        return False
+    if not node.has_offsets and not node.has_valid:
+        return True
+    room: int64_t = wider(source, node.row_room * 4, node.rows * 4 + 8) // 4
+    if room < node.rows + 2:
+        fail(source, NO_MEMORY, index)
+        return False
+    if node.has_offsets:
+        offsets: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), PyMem_RawRealloc(node.offsets, room * 4))
+        if offsets == cython.NULL:
+            fail(source, NO_MEMORY, index)
+            return False
+        if node.row_room == 0:
+            offsets[0] = 0
+        node.offsets = offsets
+    if node.has_valid:
+        valid: cython.p_uchar = cython.cast(cython.p_uchar, PyMem_RawRealloc(node.valid, room // 8 + 1))
+        if valid == cython.NULL:
+            fail(source, NO_MEMORY, index)
+            return False
+        node.valid = valid
+    source.memory -= (room - node.row_room) * 4
     node.row_room = room
-    return 0
+    return True
 
 
 @cython.cfunc
@@ -92,43 +167,137 @@ def grow_rows(node: cython.pointer(_Node)) -> cython.int:
 def end_row(node: cython.pointer(_Node), valid: cython.int, end: int64_t) -> cython.void:
     row: int64_t = node.rows
     bit: cython.int = 1 << (row & 7)
-    node.valid[row >> 3] = (node.valid[row >> 3] | bit) if valid else (node.valid[row >> 3] & ~bit)
-    node.offsets[row + 1] = cython.cast(int32_t, end)
+    if node.has_valid:
+        node.valid[row >> 3] = (node.valid[row >> 3] | bit) if valid else (node.valid[row >> 3] & ~bit)
+    if node.has_offsets:
+        node.offsets[row + 1] = cython.cast(int32_t, end)
     node.rows = row + 1
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def append(node: cython.pointer(_Node), data: cython.p_const_uchar, size: int64_t) -> cython.int:
-    if node.used + size > MOST:
-        return 6
-    fault: cython.int = grow(node, size)
-    if fault == 0 and size > 0:
-        if data == cython.NULL:
-            memset(node.data + node.used, 0, size)
-        else:
-            memcpy(node.data + node.used, data, size)
-        node.used += size
-    return fault
+def add_null(nodes: cython.pointer(_Node), index: cython.int, source: cython.pointer(_Input)) -> cython.void:
+    """A null row; a record has one in each child as well, which holds zeros."""
+    node: cython.pointer(_Node) = cython.address(nodes[index])
+    child: cython.int = index + 1
+    if not grow_rows(node, source, index):
+        return
+    if node.kind == RECORD:
+        while child < node.next and source.fault == 0:
+            add_null(nodes, child, source)
+            child = nodes[child].next
+        if source.fault:
+            return
+    elif node.size > 0:
+        if not grow(node, node.size, source, index):
+            return
+        memset(node.data + node.used, 0, node.size)
+        node.used += node.size
+    end_row(node, 0, nodes[index + 1].rows if node.kind == ARRAY or node.kind == MAP else node.used)
+
+
+# --- values ---
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def add_null(nodes: cython.pointer(_Node), index: cython.int) -> cython.int:
-    """A null row of a column; records have one in each child as well."""
-    node: cython.pointer(_Node) = cython.address(nodes[index])
-    fault: cython.int = grow_rows(node)
-    if fault == 0 and node.size > 0 and node.kind != 12:
-        fault = append(node, cython.NULL, node.size)
+def is_text(at: cython.p_const_uchar, size: int64_t) -> cython.bint:
+    """Whether it is UTF-8: no overlong forms, no surrogates, nothing beyond U+10FFFF."""
+    end: cython.p_const_uchar = at + size
+    word: uint64_t = 0
+    more: cython.int
+    first: cython.int
+    while at < end:
+        while end - at >= 8:
+            memcpy(cython.address(word), at, 8)
+            if word & HIGH_BITS:
+                break
+            at += 8
+        if at == end:
+            return True
+        first = at[0]
+        at += 1
+        if first < 0x80:
+            continue
+        if first < 0xC2 or first > 0xF4:
+            return False
+        more = 1 if first < 0xE0 else 2 if first < 0xF0 else 3
+        if end - at < more:
+            return False
+        if ((first == 0xE0 and at[0] < 0xA0) or (first == 0xED and at[0] > 0x9F)
+                or (first == 0xF0 and at[0] < 0x90) or (first == 0xF4 and at[0] > 0x8F)):
+            return False
+        while more > 0:
+            if at[0] & 0xC0 != 0x80:
+                return False
+            at += 1
+            more -= 1
+    return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def is_uuid(at: cython.p_const_uchar, size: int64_t) -> cython.bint:
+    """Whether it is the text of a UUID: 36 characters, as RFC 4122 has it."""
+    place: cython.int
+    one: cython.int
+    if size != 36:
+        return False
+    for place in range(36):
+        one = at[place]
+        if place == 8 or place == 13 or place == 18 or place == 23:
+            if one != 45:
+                return False
+        elif not (48 <= one <= 57 or 65 <= one <= 70 or 97 <= one <= 102):
+            return False
+    return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def read_decimal(node: cython.pointer(_Node), at: cython.p_const_uchar, size: int64_t) -> cython.bint:
+    """Big-endian two's complement of *size* bytes at the end of the data, little-endian; false: too many digits."""
+    target: cython.p_uchar = node.data + node.used
+    filler: cython.uchar = 0xFF if size > 0 and at[0] & 0x80 else 0
+    place: int64_t
+    magnitude: cython.uchar[32]
+    byte: cython.int
+    carry: cython.int = 1 if filler else 0
+    while size > node.size and at[0] == filler:
+        at += 1
+        size -= 1
+    if size > node.size:
+        return False
+    memset(target, filler, node.size)
+    for place in range(size):
+        target[place] = at[size - 1 - place]
+    if (target[node.size - 1] & 0x80 != 0) != (filler != 0):
+        return False
+    memset(cython.address(magnitude[0]), 0, 32)
+    for place in range(node.size):
+        byte = (target[place] ^ filler) + carry
+        carry = byte >> 8
+        magnitude[place] = byte & 0xFF
+    place = node.size - 1
+    while place >= 0 and magnitude[place] == node.limit[place]:
+        place -= 1
+    return place >= 0 and magnitude[place] < node.limit[place]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def add_empty(nodes: cython.pointer(_Node), index: cython.int, count: int64_t) -> cython.void:
+    """*count* values that take no bytes: only nulls, records and fixed types of size 0, so nothing but their number."""
     child: cython.int = index + 1
-    while fault == 0 and node.kind == 12 and child < node.next:
-        fault = add_null(nodes, child)
+    nodes[index].rows += count
+    while child < nodes[index].next:
+        add_empty(nodes, child, count)
         child = nodes[child].next
-    if fault == 0:
-        end_row(node, 0, nodes[index + 1].rows if node.kind == 10 or node.kind == 11 else node.used)
-    return fault
 
 
 @cython.cfunc
@@ -136,21 +305,28 @@ def add_null(nodes: cython.pointer(_Node), index: cython.int) -> cython.int:
 @cython.exceptval(check=False)
 def read_blocks(nodes: cython.pointer(_Node), index: cython.int, source: cython.pointer(_Input)) -> cython.void:
     """The items of an array or a map; node index + 1 is the item, or for a map the key, and then the value."""
+    node: cython.pointer(_Node) = cython.address(nodes[index])
     while source.fault == 0:
-        count: int64_t = read_long(source)
+        count: int64_t = read_long(source, index)
         if count == 0 or source.fault:
             return
         if count < 0:
-            read_long(source)
+            read_long(source, index)
             # -2**63 has no opposite: it stays negative and is refused below
             count = cython.cast(int64_t, 0 - cython.cast(uint64_t, count))
-        if count < 0 or count > source.end - source.at:
-            if source.fault == 0:
-                source.fault = 3
+        if node.has_empty_items and 0 <= count <= source.empties:
+            if nodes[index + 1].rows + count > MOST:
+                fail(source, FULL, index)
+                return
+            source.empties -= count
+            add_empty(nodes, index + 1, count)
+            continue
+        if count < 0 or node.has_empty_items or count > source.end - source.at:
+            fail(source, MANY_EMPTY if node.has_empty_items and count > 0 else BAD_LENGTH, index)
             return
         while count > 0 and source.fault == 0:
             read_value(nodes, index + 1, source)
-            if nodes[index].kind == 11 and source.fault == 0:
+            if node.kind == MAP and source.fault == 0:
                 read_value(nodes, nodes[index + 1].next, source)
             count -= 1
 
@@ -158,66 +334,95 @@ def read_blocks(nodes: cython.pointer(_Node), index: cython.int, source: cython.
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def read_number(node: cython.pointer(_Node), source: cython.pointer(_Input), index: cython.int) -> cython.void:
+    kind: cython.int = node.kind
+    number: int64_t = read_long(source, index)
+    small: int32_t
+    if source.fault or not grow(node, node.size, source, index):
+        return
+    if kind == TIME_INT or kind == TIME_LONG:
+        if number < 0 or number >= node.most:
+            fail(source, NO_TIME, index)
+    elif kind == ENUM:
+        if number < 0 or number >= node.most:
+            fail(source, NO_BRANCH, index)
+    elif kind == INT and (number < -MOST - 1 or number > MOST):
+        fail(source, LONG_NUMBER, index)
+    if node.size == 8:
+        memcpy(node.data + node.used, cython.address(number), 8)
+    else:
+        small = cython.cast(int32_t, number)
+        memcpy(node.data + node.used, cython.address(small), 4)
+    node.used += node.size
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def read_bytes(node: cython.pointer(_Node), source: cython.pointer(_Input), index: cython.int) -> cython.void:
+    """Bytes, text, fixed types, and the plain numbers that are laid out as Arrow has them."""
+    kind: cython.int = node.kind
+    size: int64_t = node.size
+    if kind == BYTES or kind == STRING or kind == UUID or kind == DECIMAL:
+        size = read_long(source, index)
+        if source.fault == 0 and (size < 0 or size > source.end - source.at):
+            fail(source, BAD_LENGTH, index)
+    elif kind == DECIMAL_FIXED:
+        size = node.most
+    if source.fault == 0 and size > source.end - source.at:
+        fail(source, TOO_EARLY, index)
+    elif kind == BOOLEAN and source.fault == 0 and source.at[0] > 1:
+        fail(source, NO_BRANCH, index)
+    elif kind == STRING and source.fault == 0 and not is_text(source.at, size):
+        fail(source, NO_TEXT, index)
+    elif kind == UUID and source.fault == 0 and not is_uuid(source.at, size):
+        fail(source, NO_UUID, index)
+    elif node.has_offsets and node.used + size > MOST:
+        fail(source, FULL, index)
+    if source.fault:
+        return
+    if kind == DECIMAL or kind == DECIMAL_FIXED:
+        if grow(node, node.size, source, index):
+            if not read_decimal(node, source.at, size):
+                fail(source, MANY_DIGITS, index)
+            node.used += node.size
+    elif size > 0 and grow(node, size, source, index):
+        memcpy(node.data + node.used, source.at, size)
+        node.used += size
+    source.at += size
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def read_value(nodes: cython.pointer(_Node), index: cython.int, source: cython.pointer(_Input)) -> cython.void:
     node: cython.pointer(_Node) = cython.address(nodes[index])
-    number: int64_t
-    small: int32_t
+    kind: cython.int = node.kind
     child: cython.int
     if node.null_branch >= 0:
-        number = read_long(source)
+        number: int64_t = read_long(source, index)
         if source.fault == 0 and (number < 0 or number > 1):
-            source.fault = 4
+            fail(source, NO_BRANCH, index)
         if source.fault:
             return
         if number == node.null_branch:
-            source.fault = add_null(nodes, index)
+            add_null(nodes, index, source)
             return
-    source.fault = grow_rows(node)
-    if source.fault:
+    if not grow_rows(node, source, index):
         return
-    end: int64_t = 0
-    kind: cython.int = node.kind
-    if kind == 0:
-        source.fault = add_null(nodes, index)
-        return
-    if kind == 2 or kind == 3 or kind == 9:
-        number = read_long(source)
-        if source.fault:
-            return
-        if kind == 3:
-            source.fault = append(node, cython.cast(cython.p_const_uchar, cython.address(number)), 8)
-        elif number < -MOST - 1 or number > MOST:
-            source.fault = 2
-        elif kind == 9 and (number < 0 or number >= node.symbols):
-            source.fault = 4
-        else:
-            small = cython.cast(int32_t, number)
-            source.fault = append(node, cython.cast(cython.p_const_uchar, cython.address(small)), 4)
-    elif kind == 10 or kind == 11:
-        read_blocks(nodes, index, source)
-        end = nodes[index + 1].rows
-    elif kind == 12:
+    if kind == LONG or kind == INT or kind == ENUM or kind == TIME_LONG or kind == TIME_INT:
+        read_number(node, source, index)
+    elif kind == RECORD:
         child = index + 1
         while child < node.next and source.fault == 0:
             read_value(nodes, child, source)
             child = nodes[child].next
-    else:
-        number = node.size
-        if kind == 6 or kind == 7:
-            number = read_long(source)
-        if source.fault == 0 and number < 0:
-            source.fault = 3
-        if source.fault == 0 and number > source.end - source.at:
-            source.fault = 1
-        if source.fault == 0 and kind == 1 and source.at[0] > 1:
-            source.fault = 4
-        if source.fault:
-            return
-        source.fault = append(node, source.at, number)
-        source.at += number
-        end = node.used
+    elif kind == ARRAY or kind == MAP:
+        read_blocks(nodes, index, source)
+    elif kind != NULL:
+        read_bytes(node, source, index)
     if source.fault == 0:
-        end_row(node, 1, end)
+        end_row(node, 1, nodes[index + 1].rows if kind == ARRAY or kind == MAP else node.used)
 
 
 @cython.cfunc
@@ -229,36 +434,61 @@ def rewind(nodes: cython.pointer(_Node), index: cython.int, rows: int64_t) -> cy
     kind: cython.int = node.kind
     child: cython.int = index + 1
     below: int64_t = rows
-    if kind == 10 or kind == 11:
+    if node.has_offsets:
         below = node.offsets[rows] if node.row_room else 0
-    if kind == 6 or kind == 7:
-        node.used = node.offsets[rows] if node.row_room else 0
-    elif kind < 10:
-        node.used = rows * node.size
+    node.used = below if node.has_offsets and kind != ARRAY and kind != MAP else rows * node.size
     node.rows = rows
     while child < node.next:
         rewind(nodes, child, below)
         child = nodes[child].next
 
 
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def is_valid(valid: cython.p_const_uchar, row: int64_t) -> cython.bint:
+    return valid == cython.NULL or valid[row >> 3] >> (row & 7) & 1
+
+
 @cython.cclass
 class AvroColumns:
     """The columns of one writer's schema while rows are added.
 
-    *program* has a tuple (kind, size, symbols, null_branch, next) for each node; the first is the value.
+    *program* has a tuple (kind, size, most, null_branch, next, has_empty_items, limit) for each node; the first is the
+    value. The columns take at most *memory* bytes.
+
+    Attributes:
+        fault: what was wrong with the last row that was refused; its node is *fault_node*.
     """
 
     _nodes: cython.pointer(_Node)
     _count: cython.int
+    _source: _Input
+    _done: cython.bint
 
-    def __cinit__(self, program: list) -> None:
+    def __cinit__(self, program: list, memory: int64_t) -> None:
         self._count = len(program)
+        self._source.memory = memory
         self._nodes = cython.cast(cython.pointer(_Node), PyMem_RawCalloc(self._count + 1, cython.sizeof(_Node)))
         if self._nodes == cython.NULL:
             raise MemoryError
         for i in range(self._count):
             node: cython.pointer(_Node) = cython.address(self._nodes[i])
-            node.kind, node.size, node.symbols, node.null_branch, node.next = program[i]
+            node.kind, node.size, node.most, node.null_branch, node.next, node.has_empty_items, limit = program[i]
+            node.has_offsets = node.kind in (BYTES, STRING, UUID, ARRAY, MAP)
+            node.has_valid = i == 0 or node.null_branch >= 0
+            if limit:
+                self._limit(node, limit)
+
+    @cython.cfunc
+    @cython.exceptval(check=True)
+    def _limit(self, node: cython.pointer(_Node), limit: bytes) -> cython.void:
+        if len(limit) != LARGEST_DECIMAL:
+            raise ValueError(limit)
+        node.limit = cython.cast(cython.p_uchar, PyMem_RawMalloc(LARGEST_DECIMAL))
+        if node.limit == cython.NULL:
+            raise MemoryError
+        memcpy(node.limit, cython.cast(cython.p_const_uchar, limit), LARGEST_DECIMAL)
 
     def __dealloc__(self) -> None:
         if self._nodes != cython.NULL:
@@ -266,37 +496,126 @@ class AvroColumns:
                 PyMem_RawFree(self._nodes[i].data)
                 PyMem_RawFree(self._nodes[i].offsets)
                 PyMem_RawFree(self._nodes[i].valid)
+                PyMem_RawFree(self._nodes[i].limit)
             PyMem_RawFree(self._nodes)
 
-    def add(self, data: bytes, start: cython.Py_ssize_t = 0) -> str:
-        """Add one row, from *start* on; returns "" or what is wrong with it, and then the row is not added."""
-        if start < 0 or start > len(data):
-            return FAULTS[1]
+    @property
+    def rows(self) -> int:
+        """The rows that were added, nulls included."""
+        return self._nodes[0].rows
+
+    @property
+    def fault(self) -> str:
+        return FAULTS[self._source.fault]
+
+    @property
+    def fault_node(self) -> int:
+        return self._source.node
+
+    def add(self, data: bytes) -> bool:
+        """Add one row; false: it is damaged and not added."""
         raw: cython.p_const_uchar = data
-        source: _Input
-        source.at = raw + start
-        source.end = raw + len(data)
-        source.fault = 0
-        rows: int64_t = self._nodes[0].rows
-        read_value(self._nodes, 0, cython.address(source))
-        if source.fault == 0 and source.at != source.end:
-            source.fault = 5
-        if source.fault:
-            rewind(self._nodes, 0, rows)
-        return FAULTS[source.fault]
+        self._check()
+        return self._add(raw, len(data))
+
+    def add_rows(self, offsets: uintptr_t, data: uintptr_t, valid: uintptr_t, start: int64_t, stop: int64_t, skip: int64_t) -> int:
+        """Add rows *start* to *stop* of a column of bytes at these addresses, each without its first *skip* bytes, until
+        one is damaged: its number is returned, else *stop*. A null is a null row.
+
+        The caller vouches for the addresses, and that no row is shorter than *skip*.
+        """
+        ends: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), offsets)
+        raw: cython.p_const_uchar = cython.cast(cython.p_const_uchar, data)
+        bits: cython.p_const_uchar = cython.cast(cython.p_const_uchar, valid)
+        self._check()
+        with cython.nogil:
+            while start < stop:
+                if not is_valid(bits, start):
+                    if not self._null():
+                        break
+                elif not self._add(raw + ends[start] + skip, ends[start + 1] - ends[start] - skip):
+                    break
+                start += 1
+        return start
 
     def add_null(self) -> None:
-        """Add a row that is null."""
-        if add_null(self._nodes, 0):
+        """Add a row that is null, whatever memory it takes."""
+        self._check()
+        left: int64_t = self._source.memory
+        self._source.memory = cython.cast(int64_t, 1) << 60
+        added: cython.bint = self._null()
+        self._source.memory = left
+        if not added:
             raise MemoryError
 
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _null(self) -> cython.bint:
+        rows: int64_t = self._nodes[0].rows
+        self._source.fault = 0
+        add_null(self._nodes, 0, cython.address(self._source))
+        if self._source.fault:
+            rewind(self._nodes, 0, rows)
+        return self._source.fault == 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _add(self, data: cython.p_const_uchar, size: int64_t) -> cython.bint:
+        source: cython.pointer(_Input) = cython.address(self._source)
+        rows: int64_t = self._nodes[0].rows
+        source.at = data
+        source.end = data + size
+        source.fault = 0
+        source.empties = MOST_EMPTY_ITEMS
+        read_value(self._nodes, 0, source)
+        if source.fault == 0 and source.at != source.end:
+            fail(source, LEFT_OVER, 0)
+        if source.fault:
+            rewind(self._nodes, 0, rows)
+        return source.fault == 0
+
+    @cython.cfunc
+    @cython.exceptval(check=True)
+    def _check(self) -> cython.void:
+        if self._done:
+            raise ValueError("the columns were finished: their memory belongs to Arrow")
+
     def buffers(self, index: cython.int) -> tuple:
-        """(rows, validity, offsets, data) of a node, as copies."""
+        """(rows, validity, offsets, data, data's size) of a node: addresses of memory that lives as long as this
+        object; 0 for what it does not have. No rows can be added afterwards.
+        """
         if index < 0 or index >= self._count:
             raise IndexError(index)
+        self._done = True
         node: cython.pointer(_Node) = cython.address(self._nodes[index])
-        if node.row_room == 0:
-            return 0, b"", b"\0\0\0\0", b""
-        return (node.rows, PyBytes_FromStringAndSize(cython.cast(cython.p_char, node.valid), (node.rows + 7) // 8),
-                PyBytes_FromStringAndSize(cython.cast(cython.p_char, node.offsets), (node.rows + 1) * 4),
-                PyBytes_FromStringAndSize(cython.cast(cython.p_char, node.data), node.used) if node.used else b"")
+        return (node.rows, cython.cast(uintptr_t, node.valid), cython.cast(uintptr_t, node.offsets),
+                cython.cast(uintptr_t, node.data), node.used)
+
+
+def prefix_runs(offsets: uintptr_t, data: uintptr_t, valid: uintptr_t, start: int64_t, stop: int64_t, size: int64_t) -> list:
+    """The runs of rows whose first *size* bytes are equal, as (row behind the last one, these bytes).
+
+    A null belongs to the run before it, or behind it at the start; the bytes are None if there are only nulls. A row
+    that is shorter is in a run of such rows, with its own bytes.
+    """
+    ends: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), offsets)
+    raw: cython.p_const_uchar = cython.cast(cython.p_const_uchar, data)
+    bits: cython.p_const_uchar = cython.cast(cython.p_const_uchar, valid)
+    found: list = []
+    first: cython.p_const_uchar = cython.NULL
+    length: int64_t = -1
+    here: int64_t
+    row: int64_t
+    for row in range(start, stop):
+        if not is_valid(bits, row):
+            continue
+        here = min(size, cython.cast(int64_t, ends[row + 1] - ends[row]))
+        if length < 0 or here != length or memcmp(first, raw + ends[row], here) != 0:
+            if length >= 0:
+                found.append((row, PyBytes_FromStringAndSize(cython.cast(cython.p_char, first), length)))
+            first = raw + ends[row]
+            length = here
+    found.append((stop, None if length < 0 else PyBytes_FromStringAndSize(cython.cast(cython.p_char, first), length)))
+    return found

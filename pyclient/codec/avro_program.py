@@ -1,124 +1,240 @@
-"""A writer's Avro schema as a flat program for `AvroColumns`, and its columns as Arrow arrays.
+"""Avro schemas as trees of columns: programs for the compiled readers and writers, and their Arrow types and arrays.
 
-Knows parsed schemas (JSON values, names resolved where they are first defined) and pyarrow; knows no data.
+Knows schemas as fastavro parsed them (names are full) and pyarrow; knows no data and no registry.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pyclient.codec.avro_columns import AvroColumns
+import attrs
+
 from pyclient.errors import ConfigurationError
 
-KINDS: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string", "fixed", "enum", "array", "map", "record")
-SIZES: Final = {"boolean": 1, "int": 4, "long": 8, "float": 4, "double": 8, "enum": 4}
+if TYPE_CHECKING:
+    from pyclient.codec.avro_columns import AvroColumns, Instruction
+
+KINDS: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string", "fixed", "enum", "array", "map", "record",
+                "time of 4 B", "time of 8 B", "decimal", "decimal in fixed", "uuid")
+"""The first are Avro's types, the others logical types whose data is checked or converted."""
+SIZES: Final[Mapping[str, int]] = {"boolean": 1, "int": 4, "long": 8, "float": 4, "double": 8, "enum": 4, "time of 4 B": 4, "time of 8 B": 8}
+DAY_MS: Final = 86_400_000
+TIMES: Final = {"time-millis": ("int", "time of 4 B", DAY_MS), "time-micros": ("long", "time of 8 B", DAY_MS * 1000)}
+WIDEST: Final = 76
+"""Digits of Arrow's largest decimal."""
+UNITS: Final = {"millis": "ms", "micros": "us", "nanos": "ns"}
 
 
-class AvroProgram:
-    """The nodes of a schema, each directly before its children, with the schema of each.
+@attrs.frozen
+class AvroNode:
+    """A column and those within it.
+
+    Attributes:
+        kind: one of `KINDS`.
+        path: the field's name, within those above.
+        schema: of the type, without the union with null around it.
+        null_branch: the place of null in that union; -1 when the value cannot be null.
+        children: a record's fields, an array's item, or a map's key and value.
+    """
+
+    kind: str
+    path: tuple[str, ...]
+    schema: Mapping[str, Any]
+    null_branch: int
+    children: tuple[AvroNode, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """The path as errors show it."""
+        return ".".join(self.path) or "the value"
+
+    @property
+    def size(self) -> int:
+        """Bytes of a value in its Arrow buffer; 0 when they differ."""
+        if self.kind in ("decimal", "decimal in fixed"):
+            return 16 if self.schema["precision"] <= 38 else 32
+        return int(self.schema["size"]) if self.kind == "fixed" else SIZES.get(self.kind, 0)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every value takes no bytes in Avro's encoding."""
+        if self.null_branch >= 0:
+            return False
+        return self.kind == "null" or (self.kind == "fixed" and self.size == 0) or (self.kind == "record" and all(each.is_empty for each in self.children))
+
+    def walk(self) -> Iterator[AvroNode]:
+        """This and all within it, each directly before its children: the order of a program."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def program(self, at: int = 0) -> list[Instruction]:
+        """What `AvroColumns` and `AvroRows` take; *at* is this node's place in it."""
+        below: list[Instruction] = []
+        for child in self.children:
+            below += child.program(at + 1 + len(below))
+        limit = (10 ** self.schema["precision"]).to_bytes(32, "little") if self.kind.startswith("decimal") else b""
+        has_empty_items = self.kind == "array" and self.children[0].is_empty
+        return [(KINDS.index(self.kind), self.size, _most(self), self.null_branch, at + 1 + len(below), has_empty_items, limit), *below]
+
+
+def node_of(parsed: Any) -> AvroNode:
+    """The tree of a schema as fastavro parsed it.
 
     Raises:
         ConfigurationError: a type without Arrow columns: a recursive one, or a union of more than null and one.
     """
+    named = dict(parsed.get("__named_schemas", {})) if isinstance(parsed, dict) else {}
+    return _node(parsed, (), (), named)
 
-    def __init__(self, schema: Any) -> None:
-        self.nodes: list[tuple[int, int, int, int, int]] = []
-        self._schemas: list[Any] = []
-        self._named: dict[str, Any] = {}
-        self._add(schema, ("value",), (), "")
 
-    def _add(self, schema: Any, path: tuple[str, ...], within: tuple[str, ...], namespace: str) -> None:
-        schema, null_branch = _without_null(schema, path)
-        schema, name, namespace = self._resolved(schema, path, namespace)
-        if name and name in within:
-            raise ConfigurationError(f"{'.'.join(path)}: {name} contains itself, which no Arrow column can")
-        at = len(self.nodes)
-        kind = schema["type"]
-        self._schemas.append(schema)
-        self.nodes.append((0, 0, 0, 0, 0))
-        for part, child in _children(schema):
-            self._add(child, (*path, part), (*within, name), namespace)
-        size = schema["size"] if kind == "fixed" else SIZES.get(kind, 0)
-        self.nodes[at] = KINDS.index(kind), size, len(schema.get("symbols", ())), null_branch, len(self.nodes)
-
-    def _resolved(self, schema: Any, path: tuple[str, ...], namespace: str) -> tuple[Any, str, str]:
-        if isinstance(schema, str):
-            if schema in KINDS:
-                return {"type": schema}, "", namespace
-            full = schema if "." in schema or not namespace else f"{namespace}.{schema}"
-            if full not in self._named and schema not in self._named:
-                raise ConfigurationError(f"{'.'.join(path)}: the type {schema!r} is not defined")
-            full = full if full in self._named else schema
-            return self._named[full], full, full.rpartition(".")[0]
-        if not isinstance(schema["type"], str) or schema["type"] not in KINDS:
-            return self._resolved(schema["type"], path, namespace)
-        if "name" not in schema:
-            return schema, "", namespace
-        name = schema["name"]
-        space = name.rpartition(".")[0] if "." in name else schema.get("namespace", namespace)
-        full = name if "." in name or not space else f"{space}.{name}"
-        self._named[full] = schema
-        return schema, full, space
-
-    def array(self, columns: AvroColumns, at: int = 0) -> Any:
-        """The column of a node as a pyarrow Array; strings are checked to be UTF-8 by `Array.validate(full=True)`."""
-        arrow = import_module("pyarrow")
-        rows, valid, offsets, data = columns.buffers(at)
-        kind = KINDS[self.nodes[at][0]]
-        if kind == "null":
-            return arrow.nulls(rows)
-        children = [self.array(columns, child) for child in self._child_nodes(at)]
-        if kind == "record":
-            names = [field["name"] for field in self._schemas[at]["fields"]]
-            if not names:
-                return arrow.Array.from_buffers(arrow.struct([]), rows, [arrow.py_buffer(valid)])
-            kind_of = arrow.struct([arrow.field(n, c.type) for n, c in zip(names, children, strict=True)])
-            return arrow.Array.from_buffers(kind_of, rows, [arrow.py_buffer(valid)], children=children)
-        if kind == "array":
-            return arrow.Array.from_buffers(
-                arrow.list_(children[0].type), rows, [arrow.py_buffer(valid), arrow.py_buffer(offsets)], children=children)
-        if kind == "map":
-            entries = arrow.StructArray.from_arrays(
-                children, fields=[arrow.field("key", arrow.string(), nullable=False), arrow.field("value", children[1].type)])
-            return arrow.Array.from_buffers(arrow.map_(arrow.string(), children[1].type), rows,
-                                            [arrow.py_buffer(valid), arrow.py_buffer(offsets)], children=[entries])
-        return _leaf(arrow, self._schemas[at], rows, valid, offsets, data)
-
-    def _child_nodes(self, at: int) -> list[int]:
-        found, child = [], at + 1
-        while child < self.nodes[at][4]:
-            found.append(child)
-            child = self.nodes[child][4]
-        return found
+def _node(schema: Any, path: tuple[str, ...], within: tuple[str, ...], named: dict[str, Any]) -> AvroNode:
+    schema, null_branch = _without_null(schema, path)
+    schema = _resolved(schema, named)
+    name = schema.get("name", "")
+    if name and name in within:
+        raise ConfigurationError(f"Avro schema: {'.'.join(path)}: {name} contains itself, which an Arrow column cannot; read record by record")
+    children = tuple(_node(child, (*path, part), (*within, name), named) for part, child in _children(schema))
+    return AvroNode(_kind(schema), path, schema, null_branch, children)
 
 
 def _without_null(schema: Any, path: tuple[str, ...]) -> tuple[Any, int]:
     if not isinstance(schema, list):
         return schema, -1
     if len(schema) != 2 or schema.count("null") != 1:
-        raise ConfigurationError(f"{'.'.join(path)}: Arrow columns take unions of null and one type only, not {schema}")
+        raise ConfigurationError(f"Avro schema: {'.'.join(path) or 'the value'}: Arrow columns take unions of null and one other type only, "
+                                 "not this one; read record by record")
     return schema[1 - schema.index("null")], schema.index("null")
 
 
-def _children(schema: dict[str, Any]) -> list[tuple[str, Any]]:
+def _resolved(schema: Any, named: dict[str, Any]) -> dict[str, Any]:
+    while not isinstance(schema, dict) or not isinstance(schema["type"], str) or schema["type"] in named:
+        if isinstance(schema, dict):
+            schema = schema["type"]
+        elif schema in KINDS:
+            return {"type": schema}
+        else:
+            return dict(named[schema])
+    if "name" in schema:
+        named.setdefault(schema["name"], schema)
+    return {**schema, "type": "record"} if schema["type"] == "error" else schema
+
+
+def _children(schema: Mapping[str, Any]) -> list[tuple[str, Any]]:
     if schema["type"] == "record":
         return [(field["name"], field["type"]) for field in schema["fields"]]
     if schema["type"] == "array":
         return [("[]", schema["items"])]
-    return [("key", "string"), ("{}", schema["values"])] if schema["type"] == "map" else []
+    return [("{key}", "string"), ("{}", schema["values"])] if schema["type"] == "map" else []
 
 
-def _leaf(arrow: Any, schema: dict[str, Any], rows: int, valid: bytes, offsets: bytes, data: bytes) -> Any:
-    kind = schema["type"]
-    bits = arrow.py_buffer(valid)
-    if kind in ("bytes", "string"):
-        of = arrow.string() if kind == "string" else arrow.binary()
-        return arrow.Array.from_buffers(of, rows, [bits, arrow.py_buffer(offsets), arrow.py_buffer(data)])
-    if kind == "boolean":
-        return arrow.Array.from_buffers(arrow.uint8(), rows, [bits, arrow.py_buffer(data)]).cast(arrow.bool_())
+def _kind(schema: Mapping[str, Any]) -> str:
+    """Its type, or the logical type if the two fit; readers ignore one that does not."""
+    kind, logical = str(schema["type"]), schema.get("logicalType")
+    if logical in TIMES and TIMES[logical][0] == kind:
+        return TIMES[logical][1]
+    if logical == "uuid" and kind == "string":
+        return "uuid"
+    if logical == "decimal" and kind in ("bytes", "fixed") and _is_decimal(schema):
+        return "decimal" if kind == "bytes" else "decimal in fixed"
+    return kind
+
+
+def _is_decimal(schema: Mapping[str, Any]) -> bool:
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    return isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and 0 < precision <= WIDEST
+
+
+def _most(node: AvroNode) -> int:
+    """Of an enum the number of symbols, of a time the day's length, of a decimal in fixed its bytes."""
+    if node.kind == "enum":
+        return len(node.schema["symbols"])
+    if node.kind == "decimal in fixed":
+        return int(node.schema["size"])
+    return next((most for _, kind, most in TIMES.values() if kind == node.kind), 0)
+
+
+# --- Arrow ----------------------------------------------------------------------------------------------------------
+
+
+def arrow_type(node: AvroNode) -> Any:
+    """The pyarrow type of its column."""
+    arrow = import_module("pyarrow")
+    kind = node.kind
+    if kind == "record":
+        return arrow.struct([arrow.field(child.path[-1], arrow_type(child)) for child in node.children])
+    if kind == "array":
+        return arrow.list_(arrow_type(node.children[0]))
+    if kind == "map":
+        return arrow.map_(arrow.string(), arrow_type(node.children[1]))
     if kind == "enum":
-        codes = arrow.Array.from_buffers(arrow.int32(), rows, [bits, arrow.py_buffer(data)])
-        return arrow.DictionaryArray.from_arrays(codes, arrow.array(schema["symbols"], arrow.string()))
-    types = {"int": arrow.int32, "long": arrow.int64, "float": arrow.float32, "double": arrow.float64}
-    of = arrow.binary(schema["size"]) if kind == "fixed" else types[kind]()
-    return arrow.Array.from_buffers(of, rows, [bits, arrow.py_buffer(data)])
+        return arrow.dictionary(arrow.int32(), arrow.string())
+    if kind in ("decimal", "decimal in fixed"):
+        make = arrow.decimal128 if node.size == 16 else arrow.decimal256
+        return make(node.schema["precision"], node.schema.get("scale", 0))
+    return _logical(arrow, node) or _plain(arrow, node)
+
+
+def _plain(arrow: Any, node: AvroNode) -> Any:
+    if node.kind == "fixed":
+        return arrow.binary(node.size)
+    kinds = {"null": arrow.null, "boolean": arrow.bool_, "int": arrow.int32, "long": arrow.int64, "float": arrow.float32,
+             "double": arrow.float64, "bytes": arrow.binary, "string": arrow.string, "uuid": arrow.string}
+    return kinds[node.kind]()
+
+
+def _logical(arrow: Any, node: AvroNode) -> Any:
+    kind, logical = node.schema["type"], str(node.schema.get("logicalType"))
+    if node.kind.startswith("time of"):
+        return arrow.time32("ms") if kind == "int" else arrow.time64("us")
+    if (kind, logical) == ("int", "date"):
+        return arrow.date32()
+    name, _, unit = logical.rpartition("-")
+    if kind == "long" and unit in UNITS and name in ("timestamp", "local-timestamp"):
+        return arrow.timestamp(UNITS[unit], "UTC" if name == "timestamp" else None)
+    return None
+
+
+def finished(node: AvroNode, columns: AvroColumns) -> Any:
+    """The rows of *columns* as a pyarrow Array, in the memory of *columns*, which takes no more rows."""
+    return _Finished(columns).array(node, 0)
+
+
+class _Finished:
+    def __init__(self, columns: AvroColumns) -> None:
+        self._arrow = import_module("pyarrow")
+        self._columns = columns
+
+    def array(self, node: AvroNode, at: int) -> Any:
+        """The column of a node, whose place in the program is *at*."""
+        arrow, children = self._arrow, []
+        rows, valid, offsets, data, used = self._columns.buffers(at)
+        at += 1
+        for child in node.children:
+            children.append(self.array(child, at))
+            at += sum(1 for _ in child.walk())
+        kind = arrow_type(node)
+        if node.kind == "null":
+            return arrow.nulls(rows)
+        bits = self._buffer(valid, (rows + 7) // 8)
+        if node.kind == "record":
+            return arrow.Array.from_buffers(kind, rows, [bits], children=children)
+        if node.kind in ("array", "map"):
+            within = children if node.kind == "array" else [arrow.Array.from_buffers(
+                arrow.struct([kind.key_field, kind.item_field]), len(children[0]), [None], children=children)]
+            return arrow.Array.from_buffers(kind, rows, [bits, self._offsets(offsets, rows)], children=within)
+        content = self._buffer(data, used) or arrow.py_buffer(b"")
+        if node.kind == "boolean":
+            return arrow.Array.from_buffers(arrow.uint8(), rows, [bits, content]).cast(arrow.bool_())
+        if node.kind == "enum":
+            codes = arrow.Array.from_buffers(arrow.int32(), rows, [bits, content])
+            return arrow.DictionaryArray.from_arrays(codes, arrow.array(node.schema["symbols"], arrow.string()))
+        middle = [self._offsets(offsets, rows)] if node.kind in ("bytes", "string", "uuid") else []
+        return arrow.Array.from_buffers(kind, rows, [bits, *middle, content])
+
+    def _offsets(self, address: int, rows: int) -> Any:
+        return self._buffer(address, (rows + 1) * 4) or self._arrow.py_buffer(bytes(4))
+
+    def _buffer(self, address: int, size: int) -> Any:
+        return self._arrow.foreign_buffer(address, size, self._columns) if address else None
