@@ -14,7 +14,10 @@ from pyclient.records import NO_GENERATION, Headers, Node, OffsetAndMetadata, Pa
 from pyclient.redaction import HIDDEN
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pyclient.buffers.records_view import Records
+    from pyclient.codec.record import Record
 
 
 class Sticky(int):
@@ -145,6 +148,19 @@ class KnowsPrepared(Protocol):
 
     def is_prepared(self, topic: str, data: bytes | None, headers: Headers, /) -> bool:
         """Whether ``deserialize`` would not block now. Must not block. Called once per record."""
+
+
+class ColumnDecoder(Protocol):
+    """Decodes a whole column of keys or values for `Records.to_arrow`: `pyclient.serializers.avro_arrow.AvroDecoder`.
+    """
+
+    keeps_errors: bool
+    """Whether `decode` returns a column of errors, instead of raising."""
+
+    def decode(self, data: pa.BinaryArray, headers: pa.Array, record: Callable[[int], Record], /, *, is_key: bool) -> tuple[pa.Array, pa.Array | None]:
+        """The decoded column of *data*, whose rows are as many, and with `keeps_errors` a column of messages.
+
+        *headers* is the column of the records' headers. *record* returns a row's record, for errors."""
 
 
 Serialize: TypeAlias = Callable[[str, Any, Headers], bytes | None]

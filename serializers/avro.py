@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pyclient.errors import SerializationError
 from pyclient.records import Headers
-from pyclient.serializers.avro_codec import AvroReader, AvroWriter
+from pyclient.serializers.avro_codec import AvroReader, AvroWriter, ColumnSource, Prefix
 from pyclient.serializers.avro_schema import AvroSchema, SchemaSource
 
 SINGLE_OBJECT: Final = b"\xc3\x01"
@@ -70,12 +70,23 @@ class AvroSerde:
         except SerializationError as error:
             raise SerializationError(f"topic {topic!r}: {error}") from error.__cause__
 
+    def column_source(self) -> ColumnSource:
+        """What `AvroDecoder` and `AvroEncoder` need."""
+        return ColumnSource(len(self._header), None, lambda: self.schema, self._writer_of, lambda topic: (self.schema, self._header), lambda *_: True)
+
+    def _writer_of(self, topic: str, prefix: Prefix) -> AvroSchema:
+        """The schema of data that begins with *prefix*."""
+        return self._reader_of(prefix).writer if isinstance(prefix, bytes) and self._single_object else self._reader.writer
+
     def _decoded(self, data: bytes) -> Any:
         if not self._single_object:
             return self._reader.decode(data)
+        return self._reader_of(data).decode(data[HEADER_SIZE:])
+
+    def _reader_of(self, data: bytes) -> AvroReader:
         if data[:2] != SINGLE_OBJECT or len(data) < HEADER_SIZE:
             raise SerializationError(f"not in single-object encoding: {data[:HEADER_SIZE].hex(' ')}; expected c3 01 and a fingerprint of 8 B")
         reader = self._readers.get(data[2:HEADER_SIZE])
         if reader is None:
             raise SerializationError(f"the schema with the fingerprint {data[2:HEADER_SIZE].hex()} is unknown; add it to writers=")
-        return reader.decode(data[HEADER_SIZE:])
+        return reader

@@ -5,8 +5,10 @@ fastavro does the work. Every failure is a SerializationError that names the fie
 from __future__ import annotations
 
 import io
+import uuid
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyclient.errors import SerializationError, with_article
 from pyclient.redaction import in_one_line
@@ -16,6 +18,25 @@ from pyclient.serializers.avro_schema import AvroSchema
 
 MOST_SHOWN: Final = 5
 """Fields that an error lists."""
+Prefix: TypeAlias = bytes | uuid.UUID
+"""What names the schema of data: its first bytes, or a header's GUID."""
+
+
+class ColumnSource(NamedTuple):
+    """How a serde finds the schemas of whole columns (`pyclient.serializers.avro_arrow`)."""
+
+    prefix_size: int
+    """Bytes before the value's own."""
+    header: str | None
+    """The header that may hold a GUID instead."""
+    reader: Callable[[], AvroSchema | None]
+    """The schema that values are read as; None: as they were written."""
+    writer_of: Callable[[str, Prefix], AvroSchema]
+    """(topic, prefix) → the writer's schema, or SerializationError."""
+    written: Callable[[str], tuple[AvroSchema, bytes]]
+    """Topic → the schema to write with, and its prefix."""
+    knows: Callable[[str, Prefix | None], bool]
+    """(topic, prefix; None: to write) → whether the schema is known without asking a registry."""
 
 
 class AvroWriter:
@@ -116,6 +137,12 @@ class AvroReader:
 def reader_of(writer: AvroSchema, reader: AvroSchema | None) -> AvroReader:
     """The reader for a pair of schemas; pairs are few, and preparing one takes longer than reading a value."""
     return AvroReader(writer, reader)
+
+
+def is_bytes(schema: AvroSchema) -> bool:
+    """Whether it is the plain type bytes: Java's and other serializers write those as they are, without length."""
+    parsed = schema.parsed
+    return parsed == "bytes" or (isinstance(parsed, dict) and parsed.get("type") == "bytes" and "logicalType" not in parsed)
 
 
 def _shown(schema: AvroSchema) -> str:

@@ -6,12 +6,12 @@ import uuid
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final, NamedTuple
 
-from pyclient.errors import SerializationError
+from pyclient.errors import ConfigurationError, SerializationError
 from pyclient.records import Headers
-from pyclient.serializers.avro_codec import AvroReader, AvroWriter, reader_of
+from pyclient.serializers.avro_codec import AvroReader, AvroWriter, ColumnSource, Prefix, is_bytes, reader_of
 from pyclient.serializers.avro_schema import AvroSchema, SchemaSource
 from pyclient.serializers.registry import RegisteredSchema, RegistrySchema, SchemaReference, SchemaRegistryClient
-from pyclient.serializers.registry_serde import Framed, RegistrySerde, SubjectName
+from pyclient.serializers.registry_serde import KEY_HEADER, PREFIX, VALUE_HEADER, Framed, RegistrySerde, SubjectName
 
 
 class _Ready(NamedTuple):
@@ -84,6 +84,32 @@ class AvroRegistrySerde(RegistrySerde):
         except SerializationError as error:
             raise SerializationError(f"topic {topic!r}, schema {framed.schema_id}: {error}") from error.__cause__
 
+    def column_source(self) -> ColumnSource:
+        """What `AvroDecoder` and `AvroEncoder` need."""
+        return ColumnSource(PREFIX.size, KEY_HEADER if self.is_key else VALUE_HEADER, lambda: self.schema, self._writer_of, self._written_as, self._knows)
+
+    def _writer_of(self, topic: str, prefix: Prefix) -> AvroSchema:
+        return self._avro(self._writers(topic, self._framed_as(topic, prefix)))
+
+    def _framed_as(self, topic: str, prefix: Prefix) -> Framed:
+        return Framed(prefix, b"") if isinstance(prefix, uuid.UUID) else self._unframed(topic, prefix, ())
+
+    def _written_as(self, topic: str) -> tuple[AvroSchema, bytes]:
+        if self._in_headers:
+            raise ConfigurationError("id_in='headers': columns are written with the id before the value only; use id_in='value'", option="id_in")
+        ready = self._ready.get(topic) or self._made_ready(topic)
+        if not ready.prefix:
+            raise ConfigurationError("the plain type bytes has no columns: send them as they are")
+        return ready.writer.schema, ready.prefix
+
+    def _knows(self, topic: str, prefix: Prefix | None) -> bool:
+        if prefix is None:
+            return self._has_writer(topic)
+        if self._references and "schema" not in self.__dict__:
+            return False
+        found = self.registry.core.known(self._framed_as(topic, prefix).schema_id)
+        return found is not None and (found.schema in self._parsed or not found.schema.references)
+
     def configure(self, *, is_key: bool) -> None:
         """As in `RegistrySerde`."""
         super().configure(is_key=is_key)
@@ -109,7 +135,7 @@ class AvroRegistrySerde(RegistrySerde):
         """Kept for the topic, unless the latest schema may become another one."""
         found = self._schema_for(topic)
         writer = self._writers_made.get(found.schema) or self._writer(found)
-        is_common = not self._in_headers and not _is_bytes(writer.schema)
+        is_common = not self._in_headers and not is_bytes(writer.schema)
         ready = _Ready(writer, self._prefix(found) if is_common else b"", found)
         if not self._use_latest:
             self._ready[topic] = ready
@@ -117,7 +143,7 @@ class AvroRegistrySerde(RegistrySerde):
 
     def _uncommon(self, ready: _Ready, value: Any) -> Any:
         """The id in a header, or plain bytes."""
-        is_plain = isinstance(value, bytes) and _is_bytes(ready.writer.schema)
+        is_plain = isinstance(value, bytes) and is_bytes(ready.writer.schema)
         return self._framed(ready.found, value if is_plain else ready.writer.encode(value))
 
     def _own_schema(self) -> RegistrySchema | None:
@@ -129,7 +155,7 @@ class AvroRegistrySerde(RegistrySerde):
     def _reader(self, topic: str, framed: Framed) -> AvroReader | None:
         """None for plain bytes."""
         writer = self._avro(self._writers(topic, framed))
-        if _is_bytes(writer):
+        if is_bytes(writer):
             return None
         made = self._readers[framed.schema_id] = reader_of(writer, self.schema)
         return made
@@ -146,9 +172,3 @@ class AvroRegistrySerde(RegistrySerde):
 
     def _referenced(self, references: Iterable[SchemaReference]) -> list[AvroSchema]:
         return [self._avro(self.registry.version(each.subject, each.version)) for each in references]
-
-
-def _is_bytes(schema: AvroSchema) -> bool:
-    """Whether it is the plain type bytes: Java's and other serializers write those as they are, without length."""
-    parsed = schema.parsed
-    return parsed == "bytes" or (isinstance(parsed, dict) and parsed.get("type") == "bytes" and "logicalType" not in parsed)

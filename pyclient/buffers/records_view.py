@@ -17,6 +17,7 @@ import attrs
 
 from pyclient.buffers.fetch_buffer import Chunk, Failure, FetchBuffer
 from pyclient.codec.batches import RecordBatch
+from pyclient.buffers.decoded_columns import decoded
 from pyclient.codec.columns import to_arrow
 from pyclient.codec.record import Record
 from pyclient.errors import CorruptRecordError, raisable
@@ -25,6 +26,8 @@ from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from pyclient.plugins import ColumnDecoder
 
 Decode: TypeAlias = Callable[[Record], Record | None]
 """Returns the record with decoded key and value; None drops it."""
@@ -145,14 +148,20 @@ class Records(Sequence[Record]):
         """`next_offsets` as plain numbers."""
         return {tp: position.offset for tp, position in self._positions.items()}
 
-    def to_arrow(self, *, headers: bool = True) -> pa.Table:
+    def to_arrow(self, *, headers: bool = True, key: ColumnDecoder | None = None, value: ColumnDecoder | None = None) -> pa.Table:
         """The records as a ``pyarrow.Table``.
 
         Its columns: topic, partition, offset, timestamp (ms, UTC), timestamp_type, key, value, headers. Keys and values
-        are the bytes on the wire: deserializers are not applied. Needs the extra ``arrow``.
+        are the bytes on the wire, or what *key* and *value* decode, such as an `AvroDecoder`: deserializers are not
+        applied. Needs the extra ``arrow``.
+
+        Raises:
+            SerializationError: a key or value cannot be decoded; the message has topic, partition and offset.
         """
-        return to_arrow([(run.tp.topic, run.tp.partition, run.batch, run.start, run.stop) for run in self._runs],
-                        headers=headers)
+        parts = [(run.tp.topic, run.tp.partition, run.batch, run.start, run.stop) for run in self._runs]
+        if key is None and value is None:
+            return to_arrow(parts, headers=headers)
+        return decoded(to_arrow(parts), self.__getitem__, key, value, headers=headers)
 
     # ---- leaving records out ----------------------------------------------------------------------------------------
 
