@@ -191,7 +191,7 @@ class _Decoding:
         valid, offsets, content = data.buffers()
         self._data = data
         self._at: int = data.offset
-        self._addresses = offsets.address, 0 if content is None else content.address, valid.address if data.null_count else 0
+        self._addresses = _address(offsets), _address(content), _address(valid) if data.null_count else 0
         self._groups: dict[Prefix, _Group] = {}
         self._pieces: list[tuple[_Group | None, int]] = []
         """Runs of rows in their order: group (None: nulls) and number."""
@@ -321,6 +321,10 @@ class _Decoding:
         if not self._errors:
             return self._arrow.nulls(len(self._data), self._arrow.string())
         return self._arrow.array(map(self._errors.get, range(len(self._data))), self._arrow.string())
+
+
+def _address(buffer: Any) -> int:
+    return 0 if buffer is None else int(buffer.address)
 
 
 def located(record: Record, error: KafkaError) -> SerializationError:

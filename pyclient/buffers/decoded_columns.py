@@ -34,8 +34,7 @@ def decoded(table: Any, record: Callable[[int], Record], key: ColumnDecoder | No
 def _column(table: Any, name: str, decoder: ColumnDecoder, record: Callable[[int], Record]) -> tuple[Any, Any]:
     arrow = import_module("pyarrow")
     columns, errors, first = [], [], 0
-    empty = table.schema.empty_table().combine_chunks().to_batches()
-    for batch in table.to_batches() or empty:
+    for batch in table.to_batches() or [arrow.RecordBatch.from_pylist([], table.schema)]:
         made, wrong = decoder.decode(batch.column(name), batch.column("headers"), _counted_from(record, first), is_key=name == "key")
         columns.append(made)
         errors.append(wrong)

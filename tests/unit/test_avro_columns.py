@@ -6,7 +6,7 @@ import datetime
 import decimal
 import tracemalloc
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from pyclient.codec.avro_columns import AvroColumns
 from pyclient.codec.avro_program import finished, node_of
 from pyclient.codec.batches import read_batches
 from pyclient.codec.encode import encode_batch
-from pyclient.errors import ConfigurationError, SchemaRegistryUnavailableError, SerializationError
+from pyclient.errors import ConfigurationError, SchemaRegistryError, SerializationError
 from pyclient.records import TopicPartition
 from pyclient.serializers.avro import AvroSerde
 from pyclient.serializers.avro_arrow import AvroDecoder
@@ -222,3 +222,200 @@ def test_bytes_changed_at_random_leave_sound_columns() -> None:
     array = finished(node, made)
     array.validate(full=True)
     assert len(array) == added > 100
+
+
+# --- schema evolution -----------------------------------------------------------------------------------------------
+
+BECOMES: dict[str, list[Any]] = {
+    "null": ["null"], "boolean": ["boolean"], "int": ["int", "long", "float", "double"], "long": ["long", "float", "double"],
+    "float": ["float", "double"], "double": ["double"], "string": ["string", "bytes"], "bytes": ["bytes", "string"]}
+DEFAULTS: list[tuple[Any, Any]] = [
+    ("int", 7), ("string", "é"), (["null", "int"], None), ({"type": "array", "items": "int"}, [1, 2]), ("double", 1.5), ("boolean", True),
+    ({"type": "map", "values": "string"}, {"k": "v"}), ({"type": "enum", "name": "D", "symbols": ["P", "Q"]}, "Q"),
+    ({"type": "record", "name": "Inner", "fields": [{"name": "i", "type": "long"}, {"name": "j", "type": ["null", "string"]}]}, {"i": 3, "j": None})]
+
+
+@st.composite
+def readers(draw: st.DrawFn, writer: Any) -> Any:
+    """A schema that reads data of *writer*, or some of it."""
+    if isinstance(writer, str):
+        made = draw(st.sampled_from(BECOMES[writer]))
+    elif isinstance(writer, list):
+        inner = draw(readers(writer[1]).filter(lambda made: not isinstance(made, list)))
+        return [inner, "null"] if draw(st.booleans()) else inner if draw(st.integers(0, 3)) == 0 else ["null", inner]
+    elif writer["type"] == "enum":
+        made = {**writer, "symbols": draw(st.sampled_from([["A", "B"], ["B", "C", "A"], ["A"]]))}
+    elif writer["type"] == "record":
+        fields = [{**field, "type": draw(readers(field["type"]))} for field in writer["fields"] if draw(st.integers(0, 3))]
+        for field in fields:
+            if draw(st.booleans()):
+                field.update(name="r" + field["name"], aliases=[field["name"]])
+        if draw(st.booleans()):
+            kind, default = draw(st.sampled_from(DEFAULTS))
+            fields.append({"name": "added", "type": kind, "default": default})
+        made = {**writer, "fields": draw(st.permutations(fields))}
+    elif writer["type"] in ("array", "map"):
+        part = "items" if writer["type"] == "array" else "values"
+        made = {**writer, part: draw(readers(writer[part]))}
+    else:
+        made = writer
+    is_nullable = made != "null" and draw(st.integers(0, 4)) == 0
+    return ["null", made] if is_nullable else made
+
+
+def unnamed_twice(schema: Any) -> bool:
+    """Whether no type is defined twice, such as that of a default."""
+    text = repr(schema)
+    return all(text.count(f"'name': '{name}'") <= 1 for name in ("D", "Inner"))
+
+
+def rounded(value: Any) -> Any:
+    """Numbers as a float of 32 bits has them; a promoted one has more digits in Python."""
+    import struct
+
+    if isinstance(value, dict):
+        return {name: rounded(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(each) for each in value]
+    return struct.unpack("f", struct.pack("f", value))[0] if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.data())
+def test_a_readers_schema_gives_the_columns_of_single_records(data: st.DataObject) -> None:
+    source, values = data.draw(schemas())
+    wanted = data.draw(readers(source).filter(unnamed_twice))
+    writer = AvroSerde(source)
+    serde = AvroSerde(wanted, written_with=source)
+    written = [writer.serialize("t", value) for value in data.draw(st.lists(values, min_size=1, max_size=4))]
+    assert rounded(outcomes(serde, written)) == rounded([outcome(serde, each) for each in written])
+
+
+@pytest.mark.parametrize(("kind", "default", "value"), [
+    ("bytes", "\u00ff\u0001", b"\xff\x01"), ({"type": "fixed", "name": "F", "size": 2}, "\u00e9\u0000", b"\xe9\0"),
+    (LOGICAL["decimal"][0], "\u0001\u0000", decimal.Decimal("2.56")), (LOGICAL["date"][0], 1, datetime.date(1970, 1, 2)),
+    ("float", 0.5, 0.5), ("long", -(2**63), -(2**63)), (["string", "null"], "text", "text"), ("null", None, None),
+    ({"type": "record", "name": "D", "fields": [{"name": "i", "type": "int", "default": 5}, {"name": "j", "type": "int"}]}, {"j": 6}, {"i": 5, "j": 6})])
+def test_defaults_are_those_of_the_specification(kind: Any, default: Any, value: Any) -> None:
+    old: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+    new = {**old, "fields": [{"name": "b", "type": kind, "default": default}, *old["fields"]]}
+    assert columns(AvroSerde(new, written_with=old), [b"\x02", None, b"\x04"]) == [{"b": value, "a": 1}, None, {"b": value, "a": 2}]
+
+
+def test_rows_that_only_some_readers_take_are_read_one_by_one() -> None:
+    old: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "int"]}, {"name": "u", "type": ["int", "string"]}]}
+    new: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
+    serde = AvroSerde(new, written_with=old)
+    writer = AvroSerde(old)
+    data = [writer.serialize("t", {"a": 5, "u": "x"}), writer.serialize("t", {"a": None, "u": 1}), None, writer.serialize("t", {"a": 6, "u": 1})]
+    table = records_of(data).to_arrow(value=AvroDecoder(serde, on_error="null"))
+    assert table["value"].to_pylist() == [{"a": 5}, None, None, {"a": 6}]
+    assert [error is not None for error in table["value_error"].to_pylist()] == [False, True, False, False]
+    with pytest.raises(SerializationError, match="t-3, offset 101"):
+        records_of(data).to_arrow(value=AvroDecoder(serde))
+
+
+# --- several writers ------------------------------------------------------------------------------------------------
+
+OLD: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["X"]}}]}
+NEW: dict[str, Any] = {"type": "record", "name": "R", "fields": [
+    {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["Y", "X"]}}, {"name": "n", "type": "long", "default": 1}]}
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeSchemaRegistry]:
+    with FakeSchemaRegistry() as running:
+        yield running
+
+
+@pytest.fixture
+def client(registry: FakeSchemaRegistry) -> Iterator[SchemaRegistryClient]:
+    with SchemaRegistryClient(registry.url) as made:
+        yield made
+
+
+def test_single_objects_of_several_writers_come_back_in_their_order() -> None:
+    old, new = AvroSerde(OLD, single_object=True), AvroSerde(NEW, single_object=True, writers=[OLD])
+    data = [None, new.serialize("t", {"e": "Y", "n": 2}), old.serialize("t", {"e": "X"}), None, old.serialize("t", {"e": "X"}), None,
+            new.serialize("t", {"e": "X", "n": 3}), b"\xc3\x01short", b"", b"\xc3\x01" + b"unknown!", None]
+    table = records_of(data).to_arrow(value=AvroDecoder(new, on_error="null"))
+    x = {"e": "X", "n": 1}
+    assert table["value"].to_pylist() == [None, {"e": "Y", "n": 2}, x, None, x, None, {"e": "X", "n": 3}, None, None, None, None]
+    assert [at for at, error in enumerate(table["value_error"].to_pylist()) if error] == [7, 8, 9]
+
+
+def test_a_registrys_writers_are_read_as_the_given_schema_or_as_they_wrote(client: SchemaRegistryClient) -> None:
+    old, new = AvroRegistrySerde(client, OLD), AvroRegistrySerde(client, NEW)
+    data = [old.serialize("t", {"e": "X"}), new.serialize("t", {"e": "Y", "n": 2}), None, b"\0\0\0\0\x63\0", b"\x05"]
+    table = records_of(data).to_arrow(value=AvroDecoder(AvroRegistrySerde(client, NEW), on_error="null"))
+    assert table["value"].to_pylist() == [{"e": "X", "n": 1}, {"e": "Y", "n": 2}, None, None, None]
+    errors = table["value_error"].to_pylist()
+    assert errors[:3] == [None] * 3 and "99" in errors[3] and "not written with a schema registry" in errors[4]
+    as_written = AvroDecoder(AvroRegistrySerde(client))
+    assert columns(AvroRegistrySerde(client), data[:1]) == [{"e": "X"}]
+    with pytest.raises(SerializationError, match="give the serde a schema"):
+        records_of(data[:2]).to_arrow(value=as_written)
+    other = {**OLD, "fields": [{"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["Z", "X"]}}]}
+    both = [data[0], AvroRegistrySerde(client, other, subject="record").serialize("t", {"e": "Z"}), data[0]]
+    assert columns(AvroRegistrySerde(client), both) == [{"e": "X"}, {"e": "Z"}, {"e": "X"}]
+
+
+def test_a_registry_that_does_not_answer_is_raised_even_where_errors_are_kept(registry: FakeSchemaRegistry, client: SchemaRegistryClient) -> None:
+    data = [AvroRegistrySerde(client, OLD).serialize("t", {"e": "X"})]
+    registry.fail(401)
+    with SchemaRegistryClient(registry.url) as other, pytest.raises(SchemaRegistryError):
+        records_of(data).to_arrow(value=AvroDecoder(AvroRegistrySerde(other), on_error="null"))
+
+
+def test_ids_in_headers_and_in_data_are_read_in_one_table(client: SchemaRegistryClient) -> None:
+    within = AvroRegistrySerde(client, OLD).serialize("t", {"e": "X"})
+    framed = AvroRegistrySerde(client, NEW, id_in="headers").serialize("t", {"e": "Y", "n": 4})
+    batches = read_batches(encode_batch([
+        (0, None, within, ()), (0, None, framed.data, framed.headers), (0, None, None, framed.headers), (0, None, framed.data, [(framed.headers[0][0], b"\x01no")]),
+        (0, None, framed.data, [("other", None), *framed.headers])]))
+    batches[0].open()
+    records = Records([RecordRun(TopicPartition("t", 0), batches[0], 0, 5)])
+    table = records.to_arrow(headers=False, value=AvroDecoder(AvroRegistrySerde(client, NEW), on_error="null"))
+    assert table["value"].to_pylist() == [{"e": "X", "n": 1}, {"e": "Y", "n": 4}, None, None, {"e": "Y", "n": 4}]
+    assert table["value_error"].to_pylist()[3] and "headers" not in table.column_names
+
+
+def test_plain_bytes_of_a_registry_have_no_length(client: SchemaRegistryClient) -> None:
+    serde = AvroRegistrySerde(client, "bytes")
+    values = [b"", b"abc", None, b"x" * 300]
+    assert columns(serde, [serde.serialize("t", value) for value in values]) == values
+
+
+def test_keys_are_decoded_by_their_own_subjects_beside_values(client: SchemaRegistryClient) -> None:
+    decoder = AvroDecoder(AvroRegistrySerde(client, OLD))
+    data = AvroRegistrySerde(client, OLD).serialize("t", {"e": "X"})
+    table = records_of([data, None]).to_arrow(key=decoder, value=decoder)
+    assert table["key"].to_pylist() == table["value"].to_pylist() == [{"e": "X"}, None]
+
+
+def test_the_registry_is_never_asked_on_an_event_loop(registry: FakeSchemaRegistry, client: SchemaRegistryClient) -> None:
+    async def main() -> None:
+        with pytest.raises(SerializationError, match=r"asyncio\.to_thread"):
+            records.to_arrow(value=decoder)
+        assert (await asyncio.to_thread(records.to_arrow, value=decoder))["value"].to_pylist() == [{"e": "X"}]
+        assert records.to_arrow(value=decoder).num_rows == 1  # the schema is known by now
+
+    records = records_of([AvroRegistrySerde(client, OLD).serialize("t", {"e": "X"})])
+    with SchemaRegistryClient(registry.url) as other:
+        decoder = AvroDecoder(AvroRegistrySerde(other), on_error="null")
+        asyncio.run(main())
+
+
+def test_no_records_have_the_readers_columns() -> None:
+    table = Records().to_arrow(value=AvroDecoder(AvroSerde(OLD), on_error="null"))
+    assert table.num_rows == 0
+    assert str(table.schema.field("value").type) == "struct<e: dictionary<values=string, indices=int32, ordered=0>>"
+    assert table.column_names[-3:] == ["value", "value_error", "headers"]
+
+
+@pytest.mark.parametrize("options", [{"on_error": "skip"}, {"memory_limit_bytes": 0}])
+def test_wrong_options_are_named(options: Any) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
+        AvroDecoder(AvroSerde("int"), **options)
+    with pytest.raises(ConfigurationError, match="expected an AvroSerde"):
+        AvroDecoder("int")  # type: ignore[arg-type]
