@@ -154,10 +154,11 @@ class ColumnDecoder(Protocol):
     """Decodes a whole column of keys or values for `Records.to_arrow`: `pyclient.serializers.avro_arrow.AvroDecoder`.
     """
 
-    keeps_errors: bool
-    """Whether `decode` returns a column of errors, instead of raising."""
+    @property
+    def keeps_errors(self) -> bool:
+        """Whether `decode` returns a column of errors, instead of raising."""
 
-    def decode(self, data: pa.BinaryArray, headers: pa.Array, record: Callable[[int], Record], /, *, is_key: bool) -> tuple[pa.Array, pa.Array | None]:
+    def decode(self, data: pa.BinaryArray, headers: pa.ListArray[Any], record: Callable[[int], Record], /, *, is_key: bool) -> tuple[pa.Array[Any], pa.Array[Any] | None]:
         """The decoded column of *data*, whose rows are as many, and with `keeps_errors` a column of messages.
 
         *headers* is the column of the records' headers. *record* returns a row's record, for errors."""

@@ -9,7 +9,6 @@ import asyncio
 import copy
 import uuid
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 

@@ -161,7 +161,8 @@ class Records(Sequence[Record]):
         parts = [(run.tp.topic, run.tp.partition, run.batch, run.start, run.stop) for run in self._runs]
         if key is None and value is None:
             return to_arrow(parts, headers=headers)
-        return decoded(to_arrow(parts), self.__getitem__, key, value, headers=headers)
+        table: pa.Table = decoded(to_arrow(parts), self.__getitem__, key, value, headers=headers)
+        return table
 
     # ---- leaving records out ----------------------------------------------------------------------------------------
 

@@ -519,8 +519,9 @@ class AvroColumns:
         return self._add(raw, len(data))
 
     def add_rows(self, offsets: uintptr_t, data: uintptr_t, valid: uintptr_t, start: int64_t, stop: int64_t, skip: int64_t) -> int:
-        """Add rows *start* to *stop* of a column of bytes at these addresses, each without its first *skip* bytes, until
-        one is damaged: its number is returned, else *stop*. A null is a null row.
+        """Add rows *start* to *stop* of a column of bytes at these addresses, each without its first *skip* bytes.
+
+        Ends at a damaged row: its number is returned, else *stop*. A null is a null row.
 
         The caller vouches for the addresses, and that no row is shorter than *skip*.
         """

@@ -159,14 +159,12 @@ def test_damaged_rows_are_errors_as_for_single_records_and_change_no_other_row(d
 ])
 def test_what_is_wrong_is_said_with_topic_partition_and_offset(source: Any, data: bytes, why: str) -> None:
     field = {"type": "record", "name": "R", "fields": [{"name": "f", "type": source}]}
-    good = AvroSerde("int").serialize("t", 7)
     records = records_of([None, data])
     with pytest.raises(SerializationError) as caught:
         records.to_arrow(value=AvroDecoder(AvroSerde(field)))
     assert caught.value.message == f"t-3, offset 101: not valid Avro data of R: {'' if 'follow' in why else 'f: '}{why}"
     assert caught.value.topic_partition == ("t", 3)
     assert caught.value.record == records[1]
-    assert good is not None
 
 
 def test_a_decimal_of_its_whole_precision_is_read() -> None:
@@ -193,7 +191,7 @@ def test_rows_beyond_the_memory_limit_are_refused() -> None:
     assert tracemalloc.get_traced_memory()[1] < 60_000_000
     tracemalloc.stop()
     assert table["value"].to_pylist() == [[None], None, []]
-    assert "memory_limit_bytes" in table["value_error"].to_pylist()[1]
+    assert "memory_limit_bytes" in str(table["value_error"].to_pylist()[1])
 
 
 @pytest.mark.parametrize("schema", [["int", "string"], NODE, {"type": "array", "items": ["null", "int", "long"]}])
@@ -214,7 +212,7 @@ def test_bytes_changed_at_random_leave_sound_columns() -> None:
     serde, node = AvroSerde(source), node_of(AvroSchema(source).parsed)
     made = AvroColumns(node.program(), 1 << 30)
     whole = serde.serialize("t", {"s": "é" * 3, "a": [{"k": decimal.Decimal("1.25"), "é": None}] * 3, "e": "Y", "u": uuid.UUID(int=7)}) or b""
-    added = 0
+    added, data = 0, bytearray()
     for turn in range(20_000):
         data = bytearray(whole) if turn % 5 == 0 else data
         data[rng.randrange(len(data))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
@@ -350,7 +348,9 @@ def test_a_registrys_writers_are_read_as_the_given_schema_or_as_they_wrote(clien
     table = records_of(data).to_arrow(value=AvroDecoder(AvroRegistrySerde(client, NEW), on_error="null"))
     assert table["value"].to_pylist() == [{"e": "X", "n": 1}, {"e": "Y", "n": 2}, None, None, None]
     errors = table["value_error"].to_pylist()
-    assert errors[:3] == [None] * 3 and "99" in errors[3] and "not written with a schema registry" in errors[4]
+    assert errors[:3] == [None] * 3
+    assert "99" in str(errors[3])
+    assert "not written with a schema registry" in str(errors[4])
     as_written = AvroDecoder(AvroRegistrySerde(client))
     assert columns(AvroRegistrySerde(client), data[:1]) == [{"e": "X"}]
     with pytest.raises(SerializationError, match="give the serde a schema"):
@@ -377,7 +377,8 @@ def test_ids_in_headers_and_in_data_are_read_in_one_table(client: SchemaRegistry
     records = Records([RecordRun(TopicPartition("t", 0), batches[0], 0, 5)])
     table = records.to_arrow(headers=False, value=AvroDecoder(AvroRegistrySerde(client, NEW), on_error="null"))
     assert table["value"].to_pylist() == [{"e": "X", "n": 1}, {"e": "Y", "n": 4}, None, None, {"e": "Y", "n": 4}]
-    assert table["value_error"].to_pylist()[3] and "headers" not in table.column_names
+    assert table["value_error"].to_pylist()[3]
+    assert "headers" not in table.column_names
 
 
 def test_plain_bytes_of_a_registry_have_no_length(client: SchemaRegistryClient) -> None:
