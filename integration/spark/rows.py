@@ -5,15 +5,14 @@
 from __future__ import annotations
 
 import difflib
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import (
     ArrayType, BinaryType, DataType, IntegerType, StringType, StructType, TimestampType,
 )
 
-from pyclient.errors import ApplicationRecoverableError, AuthenticationError, ConfigurationError, KafkaError, SerializationError
+from pyclient.errors import ApplicationRecoverableError, AuthenticationError, ConfigurationError, KafkaError, MetadataTimeoutError
 from pyclient.integration.spark.options import SinkOptions
 from pyclient.integration.spark.producers import shared_producer
 
@@ -103,55 +102,37 @@ def send_rows(producer: Producer, batches: Iterable[pa.RecordBatch], options: Si
     """
     written = 0
     for batch in batches:
-        _write_batch(producer, batch, options, written)
+        _send_batch(producer, batch, options, written)
         written += batch.num_rows
     return written
 
 
-def _write_batch(producer: Producer, batch: pa.RecordBatch, options: SinkOptions, before: int) -> None:
-    columns = {name: batch.column(name) for name in used_columns(batch.schema.names, options)}
-    rows = zip(
-        itertools.repeat(options.topic, batch.num_rows) if options.topic is not None else _listed(columns, "topic", batch),
-        _as_bytes(columns["value"]),
-        _as_bytes(columns["key"]) if "key" in columns else itertools.repeat(None),
-        _listed(columns, "partition", batch),
-        _milliseconds(columns, batch),
-        map(_pairs, _listed(columns, "headers", batch)),
-        strict=False)
-    sent = 0
-    topic = None
+def _send_batch(producer: Producer, batch: pa.RecordBatch, options: SinkOptions, before: int) -> None:
+    """Queue the rows of a batch; *before* is the number of rows that the task has sent before it."""
+    rows = _with_bytes(batch.select(used_columns(batch.schema.names, options)))
+    names = rows.schema.names
     try:
-        for topic, value, key, partition, timestamp, headers in rows:
-            if topic is None:
-                raise SerializationError("the column topic is null")
-            producer.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
-            sent += 1
-    except (AuthenticationError, ApplicationRecoverableError):
-        raise  # no row is to blame
-    except (KafkaError, TypeError, ValueError) as error:
-        raise KafkaError(f"row {before + sent} of this task, for topic {topic!r}, cannot be written: {error}") from error
+        rejected = producer.send_arrow(options.topic, rows, topic_column="topic" if "topic" in names else None,
+                                       partition_column="partition" if "partition" in names else None).rejected()
+    except MetadataTimeoutError as error:
+        raise _row_error(before, options.topic, error) from error
+    for row, cause in rejected.items():  # the first one says enough
+        if isinstance(cause, (AuthenticationError, ApplicationRecoverableError)):
+            raise cause  # no row is to blame
+        raise _row_error(before + row, rows.column("topic")[row].as_py() if "topic" in names else options.topic, cause) from cause
 
 
-def _listed(columns: dict[str, pa.Array[Any]], name: str, batch: pa.RecordBatch) -> Sequence[Any] | Iterator[Any]:
-    return columns[name].to_pylist() if name in columns else itertools.repeat(None, batch.num_rows)
+def _row_error(row: int, topic: str | None, error: KafkaError) -> KafkaError:
+    cause = "the column topic is null" if topic is None else error.__cause__ or error
+    return KafkaError(f"row {row} of this task, for topic {topic!r}, cannot be written: {cause}")
 
 
-def _as_bytes(column: pa.Array[Any]) -> list[bytes | None]:
-    """Strings are UTF-8 in Arrow already, so their bytes are taken as they are."""
+def _with_bytes(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Key and value as bytes, also for serializers. Strings are UTF-8 in Arrow, so nothing is copied."""
     import pyarrow as pa
 
-    large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
-    return column.cast(pa.large_binary() if large else pa.binary()).to_pylist()
-
-
-def _milliseconds(columns: dict[str, pa.Array[Any]], batch: pa.RecordBatch) -> Sequence[int | None] | Iterator[None]:
-    import pyarrow as pa
-
-    if "timestamp" not in columns:
-        return itertools.repeat(None, batch.num_rows)
-    stamps = columns["timestamp"].cast(pa.timestamp("ms", tz="UTC"), safe=False)
-    return stamps.cast(pa.int64()).to_pylist()
-
-
-def _pairs(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]] | tuple[()]:
-    return [(each["key"], each["value"]) for each in headers] if headers else ()
+    for name in {"key", "value"}.intersection(rows.schema.names):
+        column = rows.column(name)
+        large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+        rows = rows.set_column(rows.schema.get_field_index(name), name, column.cast(pa.large_binary() if large else pa.binary()))
+    return rows

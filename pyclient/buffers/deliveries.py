@@ -164,6 +164,15 @@ class Deliveries:
         self._see(failed)
         return BulkDeliveryError(self._length, IndexedErrors(_joined(failed))) if failed else None
 
+    def rejected(self):
+        """The errors of the records that were not queued, by index (`IndexedErrors`); known at once, without a wait.
+
+        A program may stop here, before it sends more. Errors returned count as seen: `flush` does not raise them again.
+        """
+        failed = [run for run in self._failed() if run[2].partition == NO_PARTITION]
+        self._see(failed)
+        return IndexedErrors(_joined(failed))
+
     def cancelled(self) -> bool:
         """False: queued records cannot be cancelled. `asyncio.wait` asks."""
         return False

@@ -65,6 +65,7 @@ cdef class Rows:
     cdef object reject_row(self, int64_t number, int32_t topic, object error)
     cdef Row* next_row(self, Py_ssize_t number)
     cdef int set_partition(self, Row* row, int32_t partition) except -1
+    cdef int set_given_partition(self, Row* row, int64_t partition) except -1
     cdef int read_item(self, list items, Py_ssize_t number, str what, const unsigned char** data, Py_ssize_t* size) except -1
     cdef int load_item(self, Py_ssize_t number, list values, list keys, list headers, list stamps, list partitions,
                        list topic_indexes, int32_t partition, int64_t now) except -1

@@ -11,7 +11,7 @@ from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cython.cimports.cpython.pycapsule import PyCapsule_GetPointer
 from cython.cimports.libc.stdint import INT32_MAX, INT32_MIN, int32_t, int64_t
-from cython.cimports.pyclient.codec.arrow_columns import DAMAGED, Column, damage, header_section, is_null, section_bound, value_at
+from cython.cimports.pyclient.codec.arrow_columns import DAMAGED, Column, damage, header_section, is_null, number_at, section_bound, value_at
 from cython.cimports.pyclient.codec.encode import put_record, record_bound
 
 from pyclient.buffers.deliveries import reject_rows
@@ -58,6 +58,11 @@ def fill(rows: cython.pointer(Row), at: cython.Py_ssize_t, end: cython.Py_ssize_
         into.written += need
         at += 1
     return at
+
+
+def no_partition(topic: str, count: cython.Py_ssize_t, partition: object):
+    """The error for a row that names a partition that its topic does not have."""
+    return IndexError(f"topic {topic} has {count} partitions, numbered from 0; there is no {partition} (null lets the partitioner choose)")
 
 
 @cython.cclass
@@ -138,7 +143,7 @@ class Rows:
                 self.reject_row(number, self.rows[self.end].topic, error)
 
     def load_columns(self, first: int64_t, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, value: Column | None, key: Column | None,
-                     headers: Column | None, timestamp: Column | None, topics: Column | None, now: int64_t):
+                     headers: Column | None, timestamp: Column | None, topics: Column | None, partitions: Column | None, now: int64_t):
         """Load the next chunk from rows *start* to *stop* of Arrow columns; None for absent ones."""
         row: cython.pointer(Row)
         at: cython.Py_ssize_t
@@ -173,7 +178,10 @@ class Rows:
                     self.deliveries.keep_stamp(first + at - start, row.timestamp)
                     if row.timestamp < 0:
                         self._convert("timestamp", row.timestamp)  # raises the error with its text
-                self.set_partition(row, STICKY)
+                if partitions is None or is_null(partitions, at):
+                    self.set_partition(row, STICKY)
+                else:
+                    self.set_given_partition(row, number_at(partitions, at))
                 self.end += 1
             except Exception as error:  # noqa: BLE001 only this record is affected
                 self.reject_row(at - start, topic, error)
@@ -225,6 +233,17 @@ class Rows:
         row.partition = partition
         if partition < 0 and row.key_len >= 0 and self._hash != cython.NULL:
             row.partition = cython.cast(int32_t, self._hash(row.key, row.key_len) % cython.cast(cython.uint, self._count))
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def set_given_partition(self, row: cython.pointer(Row), partition: int64_t) -> cython.int:
+        """Store the partition that a row of Arrow data names, which may be any number."""
+        if row.topic != self._current_topic:
+            self._select_topic(row.topic)
+        if not 0 <= partition < self._count:
+            raise no_partition(self._names[row.topic], self._count, partition)
+        row.partition = cython.cast(int32_t, partition)
         return 0
 
     @cython.cfunc

@@ -9,6 +9,8 @@ from pyclient.errors import KafkaError
 
 CHUNK: Final = 1024
 
+def no_partition(topic: str, count: int, partition: int) -> IndexError: ...
+
 class Rows:
     def __init__(
         self,
@@ -56,5 +58,6 @@ class Rows:
         headers: Column | None,
         timestamp: Column | None,
         topics: Column | None,
+        partitions: Column | None,
         now: int,
     ) -> None: ...

@@ -25,6 +25,9 @@ cdef enum:
 
 cdef bint is_null(Column column, Py_ssize_t row) noexcept nogil
 
+# The number in a row of an int64 column, which is read once.
+cdef int64_t number_at(Column column, Py_ssize_t row) noexcept nogil
+
 # A row's bytes, and their number in *size*: NULL and -1 for null, or when there is no such column; NULL and DAMAGED.
 cdef const unsigned char* value_at(Column column, Py_ssize_t row, Py_ssize_t* size) noexcept
 

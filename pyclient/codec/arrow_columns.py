@@ -52,6 +52,13 @@ def is_null(column: Column, row: cython.Py_ssize_t) -> cython.bint:
 
 
 @cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def number_at(column: Column, row: cython.Py_ssize_t) -> int64_t:
+    return cython.cast(Wide, column.data)[row + column.offset]
+
+
+@cython.cfunc
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)

@@ -17,8 +17,8 @@ from pyclient.codec.arrow_columns import Column
 LAST_SECOND: Final = (2**63 - 1) // 1000
 ROWS: Final = 65_536
 """Rows converted at a time; bounds the memory of a conversion."""
-Lists: TypeAlias = tuple[list[Any], list[Any] | None, list[Any] | None, list[Any] | None, list[int] | None]
-"""Values, keys, headers, timestamps, and each row's topic: 0 for none, else its place in `Batch.topics` plus one."""
+Lists: TypeAlias = tuple[list[Any], list[Any] | None, list[Any] | None, list[Any] | None, list[int] | None, list[int | None] | None]
+"""Values, keys, headers, timestamps, topics (0 for none, else the place in `Batch.topics` plus one), partitions."""
 _BYTES: Final = "binary or string (also large, view, or a dictionary of them)"
 
 
@@ -30,6 +30,7 @@ class Names(NamedTuple):
     headers: str | None
     timestamp: str | None
     topic: str | None
+    partition: str | None = None
 
 
 DEFAULTS: Final[Mapping[str, str]] = {"value": "value", "key": "key", "headers": "headers", "timestamp": "timestamp"}
@@ -46,6 +47,9 @@ class Batch:
         self._codes, self.topics = _topics(arrow, self._arrays.get("topic"))
         self.codes = _numbers(self._codes)
         """Each row's place in `topics`."""
+        self._partitions = _partitions(arrow, self._arrays.get("partition"))
+        self.partition = _numbers(self._partitions)
+        """Each row's partition; null: the partitioner chooses."""
         self._stamps = _milliseconds(arrow, self._arrays.get("timestamp"))
         self.timestamp = _numbers(self._stamps)
         if not as_lists:
@@ -65,7 +69,18 @@ class Batch:
             items("value") or [None] * count, items("key"),
             headers and [[_pair(each) for each in row or ()] for row in headers],
             None if self._stamps is None else self._stamps.slice(start, count).to_pylist(),
-            None if self._codes is None else [0 if code is None else 1 + code for code in self._codes.slice(start, count).to_pylist()])
+            None if self._codes is None else [0 if code is None else 1 + code for code in self._codes.slice(start, count).to_pylist()],
+            None if self._partitions is None else self._partitions.slice(start, count).to_pylist())
+
+    def highest_partition(self, place: int | None = None) -> int:
+        """The highest partition that a row names, or a row of the topic at *place* (0: no topic); -1 for none."""
+        if self._partitions is None:
+            return -1
+        compute, numbers = import_module("pyarrow.compute"), self._partitions
+        if place is not None and self._codes is not None:
+            numbers = numbers.filter(compute.is_null(self._codes) if place == 0 else compute.equal(self._codes, place - 1))
+        highest = compute.max(numbers).as_py()
+        return -1 if highest is None else int(highest)
 
 
 def _pair(header: Mapping[str, Any] | None) -> tuple[Any, Any]:
@@ -218,6 +233,12 @@ def _check_timestamp(arrow: Any, name: str, kind: Any) -> None:
         raise TypeError(f"column {name!r} is {kind}; timestamps are Arrow timestamps of any unit, or int64 ms since the epoch")
 
 
+def _check_partition(arrow: Any, name: str, kind: Any) -> None:
+    types = arrow.types
+    if not (types.is_integer(kind) or types.is_null(kind)) or types.is_uint64(kind):
+        raise TypeError(f"column {name!r} is {kind}; partitions are integers of at most int64: cast it")
+
+
 def _check_headers(arrow: Any, name: str, kind: Any) -> None:
     types = arrow.types
     if types.is_null(kind):
@@ -229,7 +250,8 @@ def _check_headers(arrow: Any, name: str, kind: Any) -> None:
 
 
 _CHECKS: Final = {
-    "value": _check_bytes, "key": _check_bytes, "headers": _check_headers, "timestamp": _check_timestamp, "topic": _check_topic}
+    "value": _check_bytes, "key": _check_bytes, "headers": _check_headers, "timestamp": _check_timestamp, "topic": _check_topic,
+    "partition": _check_partition}
 
 
 # --- addresses ------------------------------------------------------------------------------------------------------
@@ -283,6 +305,10 @@ def _numbers(array: Any) -> Column | None:
     if array is None:
         return None
     return Column(array, len(array), array.offset, _validity(array), 0, _address(array.buffers()[1]))
+
+
+def _partitions(arrow: Any, array: Any) -> Any:
+    return None if array is None else array.cast(arrow.int64())
 
 
 def _topics(arrow: Any, array: Any) -> tuple[Any, tuple[str, ...]]:

@@ -7,6 +7,7 @@ are refused.
 """
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, SupportsIndex, TypeAlias
@@ -14,7 +15,7 @@ from typing import Any, Final, Self, SupportsIndex, TypeAlias
 from pyclient.buffers.queues import TopicQueues
 from pyclient.buffers.deliveries import Deliveries, finish, reject_rows
 from pyclient.buffers.pool import Waiter
-from pyclient.buffers.rows import CHUNK, Rows
+from pyclient.buffers.rows import CHUNK, Rows, no_partition
 from pyclient.codec.arrow_input import Batch, Lists, Names, batches
 from pyclient.errors import BufferExhaustedError, KafkaError
 from pyclient.client.interceptors import Interceptors
@@ -27,6 +28,7 @@ from pyclient.runtime.steps import Step, Steps
 
 BulkSteps: TypeAlias = Steps[Step, Deliveries]
 ANY: Final = -1
+LAST_PARTITION: Final = 2**31 - 1
 
 
 class _Refused:
@@ -56,6 +58,8 @@ class BulkSend:
         """The number of records of `_rows` that the interceptors have seen."""
         self._key_hash = core.router.key_hash()
         self._topics: dict[str, TopicQueues | Exception] = {}
+        self._awaited: dict[str, int] = {}
+        """The highest partition that was waited for, by topic."""
 
     def __enter__(self) -> Self:
         return self
@@ -93,17 +97,18 @@ class BulkSend:
                 self._refuse(first, total - first, topic, self._stop)
                 break
             items, keyed, pairs, stamps = (None if each is None else list(each[first:first + CHUNK]) for each in columns)
-            yield from self._load(rows, [topic] * len(items or ()), first, items or [], keyed, pairs, stamps, None, number)
+            yield from self._load(rows, [topic] * len(items or ()), first, items or [], keyed, pairs, stamps, None, None, number)
             yield from self._append(rows)
         return finish(self._deliveries, total)
 
     def _load(self, rows: Rows, names: list[str], first: int, values: list[Any], keys: list[Any] | None, headers: list[Any] | None,
-              timestamps: list[Any] | None, places: list[int] | None, partition: int | None) -> Steps[Step, None]:
+              timestamps: list[Any] | None, places: list[int] | None, given: list[int | None] | None, partition: int | None) -> Steps[Step, None]:
         """Load one chunk.
 
-        *names* are the records' topics, *places* their indexes in ``rows.topics``; None: the first one for all.
+        *names* are the records' topics, *places* their indexes in ``rows.topics``; None: the first one for all. *given*
+        are the partitions that records name, *partition* is for all of them.
         """
-        router, partitions = self._router, None
+        router = self._router
         if self._interceptors is not None:
             values, keys, headers = self._intercepted(self._interceptors, names, values, keys, headers)
         chooses = partition is None and router.chooses(keyed=keys is not None)
@@ -114,9 +119,10 @@ class BulkSend:
             keys = keys and [_serialized(router.key, *each) for each in zip(names, keys, pairs, strict=True)]
             if router.adds_headers:
                 values, keys, headers = _with_added(values, keys, pairs)
-        if chooses:
+        partitions = None
+        if chooses or given is not None:
             partitions = [
-                self._chosen(rows.topics[0 if places is None else places[at]], keys[at] if keys else None, value)
+                self._chosen(rows.topics[0 if places is None else places[at]], keys[at] if keys else None, value, given[at] if given else None, chooses)
                 for at, value in enumerate(values)]
         sections = None if headers is None else [_tried(headers_bytes, each or ()) for each in headers]
         rows.load(first, values, keys, sections, timestamps, partitions, places, ANY if partition is None else partition, self._now())
@@ -137,10 +143,12 @@ class BulkSend:
             made.append(interceptors.on_send(name, key, value, pairs or ()))
         return [value for _, value, _ in made], [key for key, _, _ in made], [_pairs_of(pairs) for _, _, pairs in made]
 
-    def _chosen(self, queues: TopicQueues | Exception, key: Any, value: Any) -> object:
+    def _chosen(self, queues: TopicQueues | Exception, key: Any, value: Any, given: int | None, chooses: bool) -> object:
         if isinstance(queues, Exception) or isinstance(key, _Refused) or isinstance(value, _Refused):
             return ANY  # the record is refused because of that error
-        return _tried(self._router.partition, queues, key, value, None)
+        if given is not None:
+            return _tried(_check_known, queues, given)
+        return _tried(self._router.partition, queues, key, value, None) if chooses else ANY
 
     # ---- Arrow ------------------------------------------------------------------------------------------------------
 
@@ -156,6 +164,7 @@ class BulkSend:
             default = yield from wait_for_topic(self._core, topic, None, self._budget)
         for batch in found:
             topics = yield from self._topics_of(batch, default)
+            yield from self._wait_for_partitions(batch, topics)
             names_of = [topic or "", *batch.topics]
             rows = self._make_rows(topics, names_of, self._key_hash)
             for start in range(0, batch.rows, CHUNK):
@@ -180,12 +189,24 @@ class BulkSend:
                     self._topics[name] = error
         return [default, *(self._topics[name] for name in batch.topics)]
 
+    def _wait_for_partitions(self, batch: Batch, topics: list[TopicQueues | Exception]) -> Steps[Step, None]:
+        """P35: wait for partitions that rows name and that are not known; those that stay unknown are refused."""
+        highest = batch.highest_partition()
+        for place, queues in enumerate(topics):
+            if isinstance(queues, Exception) or highest < len(queues):
+                continue
+            wanted = min(batch.highest_partition(place), LAST_PARTITION)
+            if wanted > self._awaited.get(queues.topic, len(queues) - 1):
+                self._awaited[queues.topic] = wanted
+                with contextlib.suppress(KafkaError):
+                    yield from wait_for_topic(self._core, queues.topic, wanted, self._budget)
+
     def _load_lists(self, rows: Rows, names: list[str], first: int, lists: Lists) -> Steps[Step, None]:
-        *_, places = lists
+        places = lists[4]
         yield from self._load(rows, [names[place] for place in places or [0] * len(lists[0])], first, *lists, None)
 
     def _load_columns(self, rows: Rows, first: int, batch: Batch, start: int, stop: int) -> None:
-        rows.load_columns(first, start, stop, batch.value, batch.key, batch.headers, batch.timestamp, batch.codes, self._now())
+        rows.load_columns(first, start, stop, batch.value, batch.key, batch.headers, batch.timestamp, batch.codes, batch.partition, self._now())
 
     # ---- both -------------------------------------------------------------------------------------------------------
 
@@ -259,6 +280,12 @@ def _sequence(name: str, items: Any) -> list[Any]:
 def _check_topic(topic: object) -> None:
     if not isinstance(topic, str):
         raise TypeError(f"topic {topic!r} is {type(topic).__name__}, not a string")
+
+
+def _check_known(queues: TopicQueues, partition: int) -> int:
+    if not 0 <= partition < len(queues):
+        raise no_partition(queues.topic, len(queues), partition)
+    return partition
 
 
 def _convert(what: str, item: Any) -> Any:

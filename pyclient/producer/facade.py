@@ -118,15 +118,18 @@ class Producer(FastSend, Facade):
             return self._run(bulk.values(topic, values, keys, headers, timestamps, partition))
 
     def send_arrow(self, topic: str | None, data: Any, *, value: str | None = "value", key: str | None = "key",
-                   headers: str | None = "headers", timestamp: str | None = "timestamp", topic_column: str | None = None) -> Deliveries:
+                   headers: str | None = "headers", timestamp: str | None = "timestamp", topic_column: str | None = None,
+                   partition_column: str | None = None) -> Deliveries:
         """Queue a record for each row of *data*, in their order: a table, a record batch, anything with
         ``__arrow_c_stream__``.
 
         The bytes go from Arrow's memory into batches, without a Python object per record. ``value``, ``key``,
         ``headers`` and ``timestamp`` name the columns: binary or string; headers as `Records.to_arrow` gives them;
         Arrow timestamps or int64 ms. A default column that is absent counts as null; a column that you name must exist.
-        ``topic_column`` is the column with each row's topic; null means *topic*. Waits, and refuses records, as
-        `send_many`; a row whose offsets are damaged is refused too. Change no buffer of the data meanwhile.
+        ``topic_column`` is the column with each row's topic; null means *topic*. ``partition_column`` is that with each
+        row's partition (integers); null lets the partitioner choose. A row is refused if its topic does not have that
+        partition within ``max_block_ms``, or if its offsets are damaged. Waits, and refuses records, as `send_many`.
+        Change no buffer of the data meanwhile.
 
         Raises:
             ImportError: pyarrow is not installed.
@@ -135,7 +138,7 @@ class Producer(FastSend, Facade):
                 queued, and a note has the index that was reached.
         """
         with BulkSend(self._open_producer()) as bulk:
-            return self._run(bulk.arrow(topic, data, Names(value, key, headers, timestamp, topic_column)))
+            return self._run(bulk.arrow(topic, data, Names(value, key, headers, timestamp, topic_column, partition_column)))
 
     def flush(self, timeout: float | None = OPTION) -> None:
         """Wait until everything sent before this call is acknowledged or has failed, and its delivery callbacks and
@@ -328,10 +331,11 @@ class AsyncProducer(AsyncFastSend, AsyncFacade):
             return await self._run(bulk.values(topic, values, keys, headers, timestamps, partition))
 
     async def send_arrow(self, topic: str | None, data: Any, *, value: str | None = "value", key: str | None = "key",
-                   headers: str | None = "headers", timestamp: str | None = "timestamp", topic_column: str | None = None) -> Deliveries:
+                   headers: str | None = "headers", timestamp: str | None = "timestamp", topic_column: str | None = None,
+                   partition_column: str | None = None) -> Deliveries:
         """As `Producer.send_arrow`; suspends and may be cancelled as `send_many`."""
         with BulkSend(self._checked_core()) as bulk:
-            return await self._run(bulk.arrow(topic, data, Names(value, key, headers, timestamp, topic_column)))
+            return await self._run(bulk.arrow(topic, data, Names(value, key, headers, timestamp, topic_column, partition_column)))
 
     async def flush(self, timeout: float | None = OPTION) -> None:
         """As `Producer.flush`."""

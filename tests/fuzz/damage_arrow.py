@@ -33,6 +33,7 @@ COLUMNS: Final[dict[str, list[Any]]] = {
         pyarrow.array([word.decode() for word in WORDS]).dictionary_encode(), pyarrow.array([word.decode() for word in LONG], pyarrow.string_view())],
     "headers": [pyarrow.array(LISTS, kind) for kind in (pyarrow.list_(PAIR), pyarrow.large_list(WIDE), pyarrow.list_(VIEWS))],
     "timestamp": [pyarrow.array(range(ROWS)), pyarrow.array([None, *range(1, ROWS)], pyarrow.timestamp("s"))],
+    "partition": [pyarrow.array([0] * ROWS, pyarrow.int32()), pyarrow.array([None, *[0] * (ROWS - 1)], pyarrow.int64())],
     "topic": [pyarrow.array(["orders"] * ROWS), pyarrow.array(["orders"] * ROWS).dictionary_encode()],
 }
 COLUMNS["key"] = COLUMNS["value"]
@@ -65,7 +66,7 @@ def damager(chance: random.Random, data: Writable) -> Callable[[], None]:
 
 def once(chance: random.Random) -> tuple[int, int]:
     """One bulk; the numbers of records that were sent and refused."""
-    parts = ["value", *(part for part in ("key", "headers", "timestamp", "topic") if chance.random() < 0.4)]
+    parts = ["value", *(part for part in ("key", "headers", "timestamp", "topic", "partition") if chance.random() < 0.4)]
     claimed = chance.choice((ROWS,) * 20 + (0, 4, 6, 100, 2**40))
     try:
         data = Writable({part: chance.choice(COLUMNS[part]) for part in parts}, claimed)

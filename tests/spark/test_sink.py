@@ -87,6 +87,14 @@ def test_a_row_that_cannot_be_written_is_named(spark: SparkSession, kafka_cluste
         sink_to(kafka_cluster, None)(rows, 0)
 
 
+def test_a_partition_that_the_topic_does_not_have_fails_the_task_and_names_the_row(
+        spark: SparkSession, kafka_cluster: LocalCluster, topic: str) -> None:
+    make_topic(kafka_cluster, topic, 2)
+    rows = spark.sql("SELECT IF(id = 3, 2, IF(id = 2, NULL, 1)) AS partition, CAST(id AS STRING) AS value FROM range(0, 5, 1, 1)")
+    with pytest.raises(Exception, match=f"row 3 of this task, for topic '{topic}', cannot be written: topic {topic} has 2 partitions, .*there is no 2"):
+        sink_to(kafka_cluster, topic, max_block_ms=300)(rows, 0)
+
+
 def test_a_record_that_kafka_refuses_fails_the_batch(spark: SparkSession, kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic, max_message_bytes="2000")
     rows = spark.sql("SELECT repeat('x', 5000) AS value")

@@ -53,7 +53,7 @@ SEQUENCE = "count index"
     (AsyncProducer, PRODUCER),
     (AsyncConsumer, CONSUMER),
     (AsyncAdmin, ADMIN),
-    (Deliveries, FUTURE),
+    (Deliveries, f"{FUTURE} rejected"),
     (Delivery, f"{FUTURE} topic partition"),
     (Record, "headers key leader_epoch offset partition timestamp timestamp_type topic value"),
     (Records, f"{SEQUENCE} by_partition filter next_offsets of partitions positions select to_arrow"),

@@ -129,6 +129,12 @@ def of_topics(number: int) -> Made:
     return damage(data, data.column("topic"), 2, number)
 
 
+def of_partitions(number: int, kind: Any) -> Made:
+    """One number of a column of partitions; there is one partition."""
+    data = Writable({"value": WORDS, "partition": pyarrow.array([0] * 5, kind)})
+    return damage(data, data.column("partition"), 2, number, "q" if kind == pyarrow.int64() else "i")
+
+
 def of_lengths(columns: dict[str, Any], rows: int) -> Made:
     """Rows that the buffers do not hold."""
     return Writable(columns, claimed=rows), lambda: None
@@ -156,6 +162,7 @@ def cases() -> Iterator[tuple[str, Made]]:
     for rows in (50_000, 2**40, 2**62, -1):
         yield f"rows of values = {rows}", of_lengths({"value": WORDS}, rows)
         yield f"rows of timestamps = {rows}", of_lengths({"value": WORDS, "timestamp": range(5)}, rows)
+        yield f"rows of partitions = {rows}", of_lengths({"value": WORDS, "partition": pyarrow.array([0] * 5, pyarrow.int32())}, rows)
         yield f"rows of headers = {rows}", of_lengths({"value": WORDS, "headers": pyarrow.array(PAIRS, pyarrow.list_(PAIR))}, rows)
         yield f"rows of views = {rows}", of_lengths({"value": pyarrow.array(LONG, pyarrow.binary_view())}, rows)
 
@@ -171,7 +178,7 @@ def outcomes(data: Any, buffers: Accumulator, *, chunk: int = 1000, before_chunk
         for start in range(0, batch.rows, chunk):
             before_chunk()
             rows.load_columns(first + start, start, min(start + chunk, batch.rows), batch.value, batch.key, batch.headers,
-                              batch.timestamp, batch.codes, WALL_MS)
+                              batch.timestamp, batch.codes, batch.partition, WALL_MS)
             if not buffers.append_rows(rows):
                 raise MemoryError("the accumulator is full")
         first += batch.rows
@@ -212,7 +219,7 @@ def as_lists(data: Any) -> list[Any]:
 
 
 def names_of(data: Any) -> Names:
-    return NAMES._replace(topic="topic" if "topic" in data.schema.names else None)
+    return NAMES._replace(**{part: part if part in data.schema.names else None for part in ("topic", "partition")})
 
 
 def main() -> None:

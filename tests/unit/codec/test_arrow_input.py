@@ -34,7 +34,7 @@ def sent(data: Any, names: Names = NAMES, *, chunk: int = 1000) -> list[Sent]:
         rows = Rows(deliveries, [topic], ["orders"], no_conversion)
         for start in range(0, batch.rows, chunk):
             stop = min(start + chunk, batch.rows)
-            rows.load_columns(first + start, start, stop, batch.value, batch.key, batch.headers, batch.timestamp, batch.codes, WALL_MS)
+            rows.load_columns(first + start, start, stop, batch.value, batch.key, batch.headers, batch.timestamp, batch.codes, batch.partition, WALL_MS)
             assert buffers.append_rows(rows)
         first += batch.rows
     finish(deliveries, first)
@@ -116,6 +116,9 @@ def test_a_record_batch_and_anything_with_a_stream_are_taken() -> None:
     ("key", pyarrow.array([1.5]), "column 'key' is double"),
     ("timestamp", pyarrow.array(["now"]), "column 'timestamp' is string; timestamps are"),
     ("timestamp", pyarrow.array([1], pyarrow.int32()), "column 'timestamp' is int32"),
+    ("partition", pyarrow.array(["1"]), "column 'partition' is string; partitions are integers"),
+    ("partition", pyarrow.array([1], pyarrow.uint64()), "column 'partition' is uint64; partitions are integers of at most int64"),
+    ("partition", pyarrow.array([1.0]), "column 'partition' is double"),
     ("headers", pyarrow.array(["a"]), "column 'headers' is string; headers are list<struct<key: string, value: binary>>"),
     ("headers", pyarrow.array([["a"]]), "column 'headers' is list"),
     ("headers", pyarrow.array([[{"name": "a", "value": b""}]]), "column 'headers' is list<.*name"),
@@ -123,7 +126,7 @@ def test_a_record_batch_and_anything_with_a_stream_are_taken() -> None:
 def test_a_type_that_cannot_be_sent_is_named_with_its_column(column: str, array: Any, message: str) -> None:
     data = pyarrow.table({"value": [b"a"], "key": [b"k"]}).to_pydict() | {column: array}
     with pytest.raises(TypeError, match=message):
-        batches(pyarrow.table(data), NAMES)
+        batches(pyarrow.table(data), NAMES._replace(partition="partition" if column == "partition" else None))
 
 
 def test_a_column_that_was_named_must_be_there_once() -> None:
@@ -149,14 +152,14 @@ class Shifted:
         return shape, made
 
 
-@pytest.mark.parametrize(("number", "name"), [(0, "value"), (1, "timestamp"), (2, "headers"), (3, "key")])
+@pytest.mark.parametrize(("number", "name"), [(0, "value"), (1, "timestamp"), (2, "headers"), (3, "key"), (4, "partition")])
 def test_B09_a_column_that_starts_before_its_memory_is_refused(number: int, name: str) -> None:
     headers = pyarrow.array([[("a", b"b")]] * 3, pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])))
     keys = pyarrow.array(["x", "y", "x"]).dictionary_encode()
-    columns: dict[str, Any] = {"value": [b"a", b"b", b"c"], "timestamp": [1, 2, 3], "headers": headers, "key": keys}
+    columns: dict[str, Any] = {"value": [b"a", b"b", b"c"], "timestamp": [1, 2, 3], "headers": headers, "key": keys, "partition": pyarrow.array([0, 0, 0], pyarrow.int32())}
     batch = pyarrow.record_batch(columns)
     with pytest.raises(ValueError, match=f"column '{name}' is damaged: it starts before its memory"):
-        next(batches(Shifted(batch, number), NAMES))
+        next(batches(Shifted(batch, number), NAMES._replace(partition="partition")))
 
 
 def test_data_other_than_arrow_is_rejected() -> None:

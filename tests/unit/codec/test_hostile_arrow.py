@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.buffers.accumulators import Clock, accumulator
 from tests.unit.codec.hostile_arrow import (
-    HUGE, LONG, PAIR, PAIRS, WORDS, Made, Writable, cases, of_bytes, of_header_parts, of_headers, outcomes)
+    HUGE, LONG, PAIR, PAIRS, WORDS, Made, Writable, cases, of_bytes, of_header_parts, of_headers, of_partitions, outcomes)
 
 CASES: Final = [name for name, _ in cases()]
 OURS: Final = {word.decode() for word in [*WORDS, *LONG]}
@@ -61,6 +61,22 @@ def test_offsets_that_change_while_a_bulk_is_sent_are_compared_when_they_are_rea
 def test_headers_that_change_while_a_bulk_is_sent_are_compared_when_they_are_read(made: Made, rows: list[int]) -> None:
     refused = changed(made, change_at=2)
     assert [at for at, row in enumerate(refused) if is_refused(row)] == rows
+
+
+@pytest.mark.parametrize("number", [-1, 1, HUGE])
+def test_partitions_that_change_while_a_bulk_is_sent_are_compared_when_they_are_read(number: int) -> None:
+    refused = changed(of_partitions(number, pyarrow.int64()), change_at=2)
+    assert [isinstance(row, str) for row in refused] == [False, False, True, False, False]
+    assert f"topic orders has 1 partitions, numbered from 0; there is no {number}" in refused[2]
+
+
+@pytest.mark.parametrize("number", [-1, 1, HUGE, -HUGE])
+@pytest.mark.parametrize("kind", [pyarrow.int32(), pyarrow.int64()], ids=str)
+def test_a_partition_that_its_topic_does_not_have_refuses_its_row_alone(kind: Any, number: int) -> None:
+    data, change = of_partitions(number, kind)
+    change()
+    refused = outcomes(data.batch, accumulator(Clock(), memory=8_000_000, partitions=1))
+    assert [isinstance(row, str) for row in refused] == [False, False, True, False, False]
 
 
 def changed(made: Made, change_at: int) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow
 import pytest
 
-from pyclient import AsyncProducer, Deliveries, Producer
+from pyclient import Admin, AsyncProducer, Deliveries, Producer
 from pyclient.errors import (
     BufferExhaustedError, ClientClosedError, BulkDeliveryError, DeliveryError, IllegalStateError, MetadataTimeoutError, RecordRejectedError, SerializationError,
 )
@@ -99,6 +99,40 @@ def test_a_topic_column_names_each_rows_topic_and_null_means_the_argument(cluste
     assert values_of(cluster, "bills") == [b"a", b"d"]
 
 
+@pytest.mark.parametrize("options", [{}, {"value_serializer": "string"}, {"partitioner": ByLength()}], ids=["columns", "serializer", "partitioner"])
+def test_a_partition_column_names_each_rows_partition_and_null_means_the_partitioner(cluster: FakeCluster, options: Any) -> None:
+    keys = ["a", "b", None, "c", "d"]
+    data = pyarrow.table({"value": ["v"] * 5, "key": keys, "at": pyarrow.array([2, None, 1, 0, 2], pyarrow.int32())})
+    with producer(cluster, **options) as client:
+        chosen = client.send("orders", "v" if "value_serializer" in options else b"v", b"b").result(10).partition
+        acknowledged = client.send_arrow("orders", data, partition_column="at").result(10)
+        assert [each.partition for each in acknowledged] == [2, chosen, 1, 0, 2]
+        assert [each.partition for each in client.send_arrow("orders", data.slice(2, 2), partition_column="at").result(10)] == [1, 0]
+
+
+@pytest.mark.parametrize("options", [{}, {"value_serializer": "string"}], ids=["columns", "lists"])
+def test_P35_rows_whose_partition_their_topic_does_not_have_are_refused_by_index(cluster: FakeCluster, options: Any) -> None:
+    data = pyarrow.table({"value": list("abcdef"), "to": ["orders", "bills", "bills", None, "orders", "orders"], "at": [2, 1, 0, -1, 2**40, 3]})
+    with producer(cluster, max_block_ms=300, **options) as client:
+        failed = client.send_arrow("orders", data, topic_column="to", partition_column="at").exception(10)
+        assert failed is not None
+        assert list(failed.errors) == [1, 3, 4, 5]
+        assert "topic bills has 1 partitions, numbered from 0; there is no 1 (null lets the partitioner choose)" in str(failed.errors[1])
+        assert "topic orders has 3 partitions, numbered from 0; there is no -1" in str(failed.errors[3])
+        assert "there is no 1099511627776" in str(failed.errors[4])
+    assert values_of(cluster) == [b"a"]
+    assert values_of(cluster, "bills") == [b"c"]
+
+
+def test_P35_a_bulk_waits_for_a_partition_that_the_topic_gets(cluster: FakeCluster) -> None:
+    with producer(cluster) as client:
+        assert client.partitions_for("bills") == 1
+        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            admin.create_partitions({"bills": 4})
+        data = pyarrow.table({"value": ["a", "b"], "at": [3, 0]})
+        assert [each.partition for each in client.send_arrow("bills", data, partition_column="at").result(10)] == [3, 0]
+
+
 def test_arrow_strings_are_sent_as_bytes_also_with_a_users_partitioner(cluster: FakeCluster) -> None:
     named = pyarrow.array([[{"key": "h", "value": "x"}], None], pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.string())])))
     data = pyarrow.table({"value": ["a", "bé"], "key": pyarrow.array(["k", None]).dictionary_encode(), "headers": named})
@@ -165,6 +199,21 @@ def test_P04_without_memory_in_time_the_rest_is_refused_by_index_and_queued_reco
         assert 20 < first < 60
         client.flush()
     assert len(stored(cluster)) == first
+
+
+def test_rejected_records_are_known_at_once_and_flush_does_not_raise_them_again(cluster: FakeCluster) -> None:
+    with producer(cluster) as client:
+        client.partitions_for("orders")
+        bad: list[Any] = [b"a", 1, b"b", 2]
+        with paused(cluster):
+            deliveries = client.send_many("orders", bad)
+            assert list(deliveries.rejected()) == [1, 3]
+            assert "int" in str(deliveries.rejected()[3])
+            assert not deliveries.done()
+            assert not client.send_many("orders", [b"c"]).rejected()
+        client.flush()
+        assert deliveries.exception(10) is not None
+    assert values_of(cluster) == [b"a", b"b", b"c"]
 
 
 def test_flush_raises_failures_of_a_bulk_that_were_not_looked_at(cluster: FakeCluster) -> None:
