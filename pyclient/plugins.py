@@ -10,6 +10,8 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from typing_extensions import TypeVar
+
 from pyclient.records import NO_GENERATION, Headers, Node, OffsetAndMetadata, PartitionDescription, RecordMetadata, TopicPartition
 from pyclient.redaction import HIDDEN
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
     from pyclient.buffers.records_view import Records
     from pyclient.codec.record import Record
+
+T_co = TypeVar("T_co", covariant=True, default=Any)
+T_contra = TypeVar("T_contra", contravariant=True, default=Any)
 
 
 class Sticky(int):
@@ -74,22 +79,22 @@ class SeesNewBatches(Protocol):
         """A record started a new batch of *partition*. Called by the thread that sent it; its errors are logged."""
 
 
-class Serializer(Protocol):
-    """Serializes a key or value. ``headers`` may be left out of the signature. A plain function serves too; it is not
-    called for None. Optional powers, looked up once when the client is made: `KnowsItsRole`, `AddsHeaders`,
+class Serializer(Protocol[T_contra]):
+    """Serializes keys or values of a type. ``headers`` may be left out of the signature. A plain function serves too;
+    it is not called for None. Optional powers, looked up once when the client is made: `KnowsItsRole`, `AddsHeaders`,
     `PreparesValues`."""
 
-    def serialize(self, topic: str, value: Any, headers: Headers = (), /) -> bytes | None:
+    def serialize(self, topic: str, value: T_contra, headers: Headers, /) -> bytes | None:
         """The bytes; None stays None (a tombstone). None for any other value is refused, unless the producer's
         ``allow_tombstones`` permits it. Called once per record, by any thread; in a `Producer` it may block the caller.
         """
 
 
-class Deserializer(Protocol):
-    """Deserializes a key or value. ``headers`` may be left out of the signature. Optional powers, looked up once when
-    the client is made: `KnowsItsRole`, `PreparesData`."""
+class Deserializer(Protocol[T_co]):
+    """Deserializes keys or values to a type. ``headers`` may be left out of the signature. Optional powers, looked up
+    once when the client is made: `KnowsItsRole`, `PreparesData`."""
 
-    def deserialize(self, topic: str, data: bytes | None, headers: Headers = (), /) -> Any:
+    def deserialize(self, topic: str, data: bytes | None, headers: Headers, /) -> T_co:
         """The value; None stays None (a tombstone). Called once per record; in a `Consumer` it may block the caller."""
 
 
@@ -112,13 +117,13 @@ class Serialized(NamedTuple):
     """Added to the record, after its own."""
 
 
-class AddsHeaders(Protocol):
+class AddsHeaders(Protocol[T_contra]):
     """Optional power of a serializer: it may return `Serialized`, whose headers are added to the record."""
 
     adds_headers: bool
     """True; set by the class."""
 
-    def serialize(self, topic: str, value: Any, headers: Headers = (), /) -> bytes | Serialized | None:
+    def serialize(self, topic: str, value: T_contra, headers: Headers, /) -> bytes | Serialized | None:
         """As `Serializer.serialize`. Neither the key's nor the value's serializer sees what the other adds."""
 
 
@@ -158,7 +163,7 @@ class ColumnDecoder(Protocol):
     def keeps_errors(self) -> bool:
         """Whether `decode` returns a column of errors, instead of raising."""
 
-    def decode(self, data: pa.BinaryArray, headers: pa.ListArray[Any], record: Callable[[int], Record], /, *, is_key: bool) -> tuple[pa.Array[Any], pa.Array[Any] | None]:
+    def decode(self, data: pa.BinaryArray, headers: pa.ListArray[Any], record: Callable[[int], Record[Any, Any]], /, *, is_key: bool) -> tuple[pa.Array[Any], pa.Array[Any] | None]:
         """The decoded column of *data*, whose rows are as many, and with `keeps_errors` a column of messages.
 
         *headers* is the column of the records' headers. *record* returns a row's record, for errors."""
@@ -202,7 +207,7 @@ class ConsumerInterceptor(Protocol):
     such as to decrypt it, use a deserializer: it gets topic, bytes and headers. See also `SeesClose`.
     """
 
-    def on_consume(self, records: Records, /) -> Records:
+    def on_consume(self, records: Records[Any, Any], /) -> Records[Any, Any]:
         """The records to return instead: *records* itself, or the result of `Records.filter`, `Records.select`,
         `Records.of` or a slice of it. Any other result is logged, and the chain continues with *records*.
 

@@ -6,13 +6,22 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
+
+from typing_extensions import TypeVar
 
 from pyclient.foreign_calls import answers_foreign_calls
 
 Header: TypeAlias = tuple[str, bytes | None]
 Headers: TypeAlias = Sequence[Header]
+
+# Types of keys and values: of records, which are bytes without deserializers, and of producers. A producer accepts
+# anything unless its serializers are typed: of a lambda and of a name, type checkers learn nothing.
+K_co = TypeVar("K_co", covariant=True, default=bytes | None)
+V_co = TypeVar("V_co", covariant=True, default=bytes | None)
+K_contra = TypeVar("K_contra", contravariant=True, default=Any)
+V_contra = TypeVar("V_contra", contravariant=True, default=Any)
 
 NO_TIMESTAMP: Final = -1
 NO_LEADER_EPOCH: Final = -1

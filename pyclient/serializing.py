@@ -8,18 +8,56 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import attrs
 
 from pyclient.errors import ConfigurationError, KafkaError, SerializationError, with_article
 from pyclient.plugin_loading import load_plugin
-from pyclient.plugins import Deserialize, KnowsItsRole, KnowsPrepared, PreparesData, PreparesValues, Serialize, Serialized
+from pyclient.plugins import (
+    AddsHeaders, Deserialize, Deserializer, KnowsItsRole, KnowsPrepared, PreparesData, PreparesValues, Serialize, Serialized, Serializer,
+)
 from pyclient.records import Headers
 from pyclient.signatures import is_async, takes
 
 KEY: Final = "key"
 Prepare: TypeAlias = Callable[..., Awaitable[None]]
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class SerializesWithoutHeaders(Protocol[T_contra]):
+    """A `Serializer` whose signature leaves ``headers`` out."""
+
+    def serialize(self, topic: str, value: T_contra, /) -> bytes | Serialized | None:
+        """As `Serializer.serialize`, or `AddsHeaders.serialize`."""
+
+
+class DeserializesWithoutHeaders(Protocol[T_co]):
+    """A `Deserializer` whose signature leaves ``headers`` out."""
+
+    def deserialize(self, topic: str, data: bytes | None, /) -> T_co:
+        """As `Deserializer.deserialize`."""
+
+
+class PluginName(Protocol[T_contra]):
+    """A ``str``, as type checkers are to see it: what a plugin makes does not follow from its name, so it is Any.
+
+    They infer that from ``%``, which takes anything. A plain ``str`` would leave the type to its default, bytes."""
+
+    def __mod__(self, value: T_contra, /) -> str:
+        """As ``str``'s."""
+
+
+AnySerializer: TypeAlias = (
+    Serializer[T] | AddsHeaders[T] | SerializesWithoutHeaders[T] | type[Serializer[T]] | type[SerializesWithoutHeaders[T]]
+    | Callable[[T], bytes | bytearray | memoryview | None] | str)
+"""What a producer takes as serializer of a *T*: an object, a class, a function, or a name."""
+AnyDeserializer: TypeAlias = (
+    Deserializer[T] | DeserializesWithoutHeaders[T] | type[Deserializer[T]] | type[DeserializesWithoutHeaders[T]]
+    | Callable[[bytes], T] | PluginName[T])
+"""What a consumer takes as deserializer to a *T*: an object, a class, a function, or a name."""
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ from pyclient.records import Headers
 class BytesSerde:
     """Bytes as they are; bytearray and memoryview are copied."""
 
-    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
+    def serialize(self, topic: str, value: bytes | bytearray | memoryview | None, headers: Headers = ()) -> bytes | None:
         """The bytes. Raises SerializationError for anything that is not bytes, text included."""
         if value is None or isinstance(value, bytes):
             return value
@@ -33,7 +33,7 @@ class StringSerde:
     def __init__(self, encoding: str = "utf-8") -> None:
         self.encoding = encoding
 
-    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
+    def serialize(self, topic: str, value: str | None, headers: Headers = ()) -> bytes | None:
         """The encoded text. Raises SerializationError for anything but a str, or a character the encoding lacks."""
         if value is None:
             return None
@@ -57,7 +57,7 @@ class StringSerde:
 class UUIDSerde:
     """A UUID as its 36-character text, as Java's UUIDSerializer writes it."""
 
-    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
+    def serialize(self, topic: str, value: UUID | None, headers: Headers = ()) -> bytes | None:
         """The text of the UUID. Raises SerializationError for anything but a uuid.UUID."""
         if value is None:
             return None

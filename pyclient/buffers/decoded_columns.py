@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyclient.plugins import ColumnDecoder
 
 
-def decoded(table: Any, record: Callable[[int], Record], key: ColumnDecoder | None, value: ColumnDecoder | None, *, headers: bool) -> Any:
+def decoded(table: Any, record: Callable[[int], Record[Any, Any]], key: ColumnDecoder | None, value: ColumnDecoder | None, *, headers: bool) -> Any:
     """*table*, which has headers, with decoded columns; *record* returns the record of a row.
 
     With errors, a column ``key_error`` or ``value_error`` follows the decoded one.
@@ -31,7 +31,7 @@ def decoded(table: Any, record: Callable[[int], Record], key: ColumnDecoder | No
     return table if headers else table.drop_columns(["headers"])
 
 
-def _column(table: Any, name: str, decoder: ColumnDecoder, record: Callable[[int], Record]) -> tuple[Any, Any]:
+def _column(table: Any, name: str, decoder: ColumnDecoder, record: Callable[[int], Record[Any, Any]]) -> tuple[Any, Any]:
     arrow = import_module("pyarrow")
     columns, errors, first = [], [], 0
     for batch in table.to_batches() or [arrow.RecordBatch.from_pylist([], table.schema)]:
@@ -47,5 +47,5 @@ def _column(table: Any, name: str, decoder: ColumnDecoder, record: Callable[[int
     return arrow.chunked_array(chunks, kind), arrow.chunked_array(errors, arrow.string()) if decoder.keeps_errors else None
 
 
-def _counted_from(record: Callable[[int], Record], first: int) -> Callable[[int], Record]:
+def _counted_from(record: Callable[[int], Record[Any, Any]], first: int) -> Callable[[int], Record[Any, Any]]:
     return lambda row: record(first + row)

@@ -22,14 +22,14 @@ from pyclient.codec.columns import to_arrow
 from pyclient.codec.record import Record
 from pyclient.errors import CorruptRecordError, raisable
 from pyclient.foreign_calls import answers_foreign_calls
-from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
+from pyclient.records import NO_LEADER_EPOCH, K_co, OffsetAndMetadata, TopicPartition, V_co
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyclient.plugins import ColumnDecoder
 
-Decode: TypeAlias = Callable[[Record], Record | None]
+Decode: TypeAlias = Callable[[Record[Any, Any]], Record[Any, Any] | None]
 """Returns the record with decoded key and value; None drops it."""
 
 
@@ -47,7 +47,7 @@ class RecordRun:
     def __len__(self) -> int:
         return self.stop - self.start
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[Record[Any, Any]]:
         """The records, one after another."""
         if self.made is None:
             return self.batch.iter_records(self.tp.topic, self.tp.partition, self.start, self.stop)
@@ -74,7 +74,7 @@ class RecordRun:
         """Whether *other*'s records are among these."""
         return self.batch is other.batch and self.start <= other.start < other.stop <= self.stop
 
-    def holds(self, record: Record) -> bool:
+    def holds(self, record: Record[Any, Any]) -> bool:
         """Whether *record* is one of these."""
         same = (record.topic, record.partition) == self.tp
         return same and self.batch.offset_of(self.start) <= record.offset < self.end()
@@ -89,7 +89,7 @@ class RecordRun:
 
 
 @answers_foreign_calls("records")
-class Records(Sequence[Record]):
+class Records(Sequence[Record[K_co, V_co]]):
     """What one poll returned: sized, iterable, sliceable, by partition, or as Arrow columns without record objects.
 
     Within a partition records are in the order of their offsets. Without deserializers a record is decoded when it is
@@ -106,14 +106,14 @@ class Records(Sequence[Record]):
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Record[K_co, V_co]]:
         return itertools.chain.from_iterable(runs_of(self))  # in C: no Python frame runs per record
 
     @overload
-    def __getitem__(self, index: int) -> Record: ...
+    def __getitem__(self, index: int) -> Record[K_co, V_co]: ...
     @overload
-    def __getitem__(self, index: slice) -> Records: ...
-    def __getitem__(self, index: int | slice) -> Record | Records:
+    def __getitem__(self, index: slice) -> Records[K_co, V_co]: ...
+    def __getitem__(self, index: int | slice) -> Record[K_co, V_co] | Records[K_co, V_co]:
         if isinstance(index, slice):
             return self._slice(index)
         at = range(self._count)[index]
@@ -130,12 +130,12 @@ class Records(Sequence[Record]):
         """The partitions with at least one record."""
         return tuple(dict.fromkeys(run.tp for run in self._runs))
 
-    def by_partition(self) -> Iterator[tuple[TopicPartition, Records]]:
+    def by_partition(self) -> Iterator[tuple[TopicPartition, Records[K_co, V_co]]]:
         """Each partition with its records."""
         for tp in self.partitions():
             yield tp, self.of(tp)
 
-    def of(self, tp: TopicPartition) -> Records:
+    def of(self, tp: TopicPartition) -> Records[K_co, V_co]:
         """The records of one partition; none if it has none here."""
         position = {tp: self._positions[tp]} if tp in self._positions else {}
         return Records((run for run in self._runs if run.tp == tp), position)
@@ -166,14 +166,14 @@ class Records(Sequence[Record]):
 
     # ---- leaving records out ----------------------------------------------------------------------------------------
 
-    def filter(self, predicate: Callable[[Record], object]) -> Records:
+    def filter(self, predicate: Callable[[Record[K_co, V_co]], object]) -> Records[K_co, V_co]:
         """The records for which *predicate* is true. `next_offsets` stays: the others count as read.
 
         It makes an object of every record; `select` does not.
         """
         return self._flagged(bytes(map(bool, map(predicate, self))))
 
-    def select(self, mask: Iterable[Any]) -> Records:
+    def select(self, mask: Iterable[Any]) -> Records[K_co, V_co]:
         """The records for which *mask* is true, with `next_offsets` as it is: the others count as read.
 
         *mask* has a boolean for each record, in their order: a list, a NumPy array, or what Arrow computes of
@@ -189,7 +189,7 @@ class Records(Sequence[Record]):
             raise ValueError(f"the mask has {len(flags)} values, and there are {self._count} records: one for each is needed")
         return self._flagged(flags)
 
-    def _flagged(self, flags: bytes) -> Records:
+    def _flagged(self, flags: bytes) -> Records[K_co, V_co]:
         runs: list[RecordRun] = []
         at = 0
         for run in self._runs:
@@ -197,7 +197,7 @@ class Records(Sequence[Record]):
             at += len(run)
         return Records(runs, self._positions)
 
-    def _slice(self, index: slice) -> Records:
+    def _slice(self, index: slice) -> Records[K_co, V_co]:
         """What an index with a step leaves out counts as read."""
         chosen = range(self._count)[index]
         first, last = (min(chosen[0], chosen[-1]), max(chosen[0], chosen[-1])) if chosen else (0, -1)
@@ -211,12 +211,12 @@ class Records(Sequence[Record]):
 # --- parts of records, for consumers and interceptors ----------------------------------------------------------------
 
 
-def runs_of(records: Records) -> Iterator[Iterator[Record]]:
+def runs_of(records: Records[Any, Any]) -> Iterator[Iterator[Record[Any, Any]]]:
     """The same records, those of one batch at a time."""
     return map(RecordRun.records, records._runs)
 
 
-def split_at(records: Records, count: int) -> tuple[Records, Records]:
+def split_at(records: Records[Any, Any], count: int) -> tuple[Records[Any, Any], Records[Any, Any]]:
     """The first *count* records and the rest; each with the positions that fit it."""
     head: list[RecordRun] = []
     tail = list(records._runs)
@@ -233,7 +233,7 @@ def split_at(records: Records, count: int) -> tuple[Records, Records]:
     return Records(head, {**done, **ends}), Records(tail, rest)
 
 
-def positions_before(records: Records, record: Record) -> dict[TopicPartition, OffsetAndMetadata]:
+def positions_before(records: Records[Any, Any], record: Record[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
     """Positions after everything that comes before *record* in this order."""
     run, place = _find(records, record)
     positions = split_at(records, place)[0].next_offsets()
@@ -242,17 +242,17 @@ def positions_before(records: Records, record: Record) -> dict[TopicPartition, O
     return positions
 
 
-def positions_after(records: Records, record: Record) -> dict[TopicPartition, OffsetAndMetadata]:
+def positions_after(records: Records[Any, Any], record: Record[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
     """Positions after *record* and everything that comes before it in this order."""
     return split_at(records, _find(records, record)[1] + 1)[0].next_offsets()
 
 
-def records_after(records: Records, record: Record) -> Records:
+def records_after(records: Records[Any, Any], record: Record[Any, Any]) -> Records[Any, Any]:
     """Those that come after *record*."""
     return split_at(records, _find(records, record)[1] + 1)[1]
 
 
-def _find(records: Records, record: Record) -> tuple[RecordRun | None, int]:
+def _find(records: Records[Any, Any], record: Record[Any, Any]) -> tuple[RecordRun | None, int]:
     """The run that *record* is in, and its index among all records; if it is not here, None and their number."""
     count = 0
     for run in records._runs:
@@ -262,7 +262,7 @@ def _find(records: Records, record: Record) -> tuple[RecordRun | None, int]:
     return None, count
 
 
-def narrow(records: Records, some: Records) -> Records:
+def narrow(records: Records[Any, Any], some: Records[Any, Any]) -> Records[Any, Any]:
     """The records of *some*, which must be from *records* and in their order, with all positions of *records*.
 
     The others count as read.
@@ -280,7 +280,7 @@ def narrow(records: Records, some: Records) -> Records:
     return Records(some._runs, records._positions)
 
 
-def without(records: Records, partitions: Iterable[TopicPartition]) -> Records:
+def without(records: Records[Any, Any], partitions: Iterable[TopicPartition]) -> Records[Any, Any]:
     """The records of the other partitions."""
     if not records._positions and not records._runs:
         return records
@@ -289,13 +289,13 @@ def without(records: Records, partitions: Iterable[TopicPartition]) -> Records:
                    {tp: position for tp, position in records._positions.items() if tp not in gone})
 
 
-def only(records: Records, partitions: Iterable[TopicPartition]) -> Records:
+def only(records: Records[Any, Any], partitions: Iterable[TopicPartition]) -> Records[Any, Any]:
     """The records of these partitions."""
     kept = set(partitions)
     return without(records, (tp for tp in records._positions if tp not in kept))
 
 
-def join(records: Records, others: Records) -> Records:
+def join(records: Records[Any, Any], others: Records[Any, Any]) -> Records[Any, Any]:
     """The records and then *others*."""
     if not others._positions and not others._runs:
         return records
@@ -304,7 +304,7 @@ def join(records: Records, others: Records) -> Records:
     return Records([*records._runs, *others._runs], {**records._positions, **others._positions})
 
 
-def memory_of(records: Records) -> int:
+def memory_of(records: Records[Any, Any]) -> int:
     """Bytes that the batches of these records take."""
     return sum(batch.held for batch in {run.batch for run in records._runs})
 
@@ -337,8 +337,8 @@ class _Taking:
         self.positions: dict[TopicPartition, OffsetAndMetadata] = {}
 
 
-def collect(buffer: FetchBuffer, limit: int, decode: Decode | None, keep: Callable[[Records], object] = id,
-            bounds: Bounds = Bounds()) -> Records:
+def collect(buffer: FetchBuffer, limit: int, decode: Decode | None, keep: Callable[[Records[Any, Any]], object] = id,
+            bounds: Bounds = Bounds()) -> Records[Any, Any]:
     """Take up to *limit* records that are there now: checked, decompressed, and decoded by *decode* if there is one.
 
     It takes those of one batch at least, unless that is larger than ``bounds.inline``. If it is
@@ -458,7 +458,7 @@ def _decode(run: RecordRun, decode: Decode) -> tuple[int, list[RecordRun], BaseE
 
     Returns the index after the last one, the records that are not dropped, and what was raised.
     """
-    made: list[Record | None] = []
+    made: list[Record[Any, Any] | None] = []
     failure: BaseException | None = None
     try:
         for record in run.records():

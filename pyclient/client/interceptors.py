@@ -61,7 +61,7 @@ class ConsumerInterceptors:
     def __init__(self, chain: Iterable[ConsumerInterceptor]) -> None:
         self._chain = tuple(chain)
 
-    def on_consume(self, records: Records) -> Records:
+    def on_consume(self, records: Records[Any, Any]) -> Records[Any, Any]:
         """The records that none of them leaves out; the positions of all *records* are kept."""
         for each in self._chain:
             if not records:
@@ -69,7 +69,7 @@ class ConsumerInterceptors:
             records = self._narrowed(each, records)
         return records
 
-    def _narrowed(self, interceptor: ConsumerInterceptor, records: Records) -> Records:
+    def _narrowed(self, interceptor: ConsumerInterceptor, records: Records[Any, Any]) -> Records[Any, Any]:
         try:
             some: object = interceptor.on_consume(records)
             if not isinstance(some, Records):

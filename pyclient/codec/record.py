@@ -6,6 +6,8 @@ A `Record` holds only bytes, text and C integers, so no cycle can go through it 
 it: a million kept records cost the collector nothing. That is why key and value must be exact ``bytes``. A
 `DecodedRecord` holds what the user's deserializers made, which may be anything, and is tracked like any object.
 """
+from types import GenericAlias
+
 import cython
 from cython.cimports.libc.stdint import int32_t, int64_t
 from cython.cimports.pyclient.codec.members import key_at, set_member, topic_at, value_at
@@ -133,6 +135,10 @@ class Record:
 
     def __reduce__(self) -> tuple:
         return type(self), _fields(self)
+
+    @classmethod
+    def __class_getitem__(cls, types: object) -> object:
+        return GenericAlias(cls, types)
 
     def __copy__(self) -> object:
         return self

@@ -5,7 +5,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from typing_extensions import Unpack
 
@@ -23,21 +23,23 @@ from pyclient.errors import KafkaError
 from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.option_types import ConsumerOptions
 from pyclient.plugins import AnyAsyncRebalanceListener
-from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, SubscriptionPattern, TopicPartition
+from pyclient.records import (
+    ConsumerGroupMetadata, K_co, OffsetAndMetadata, OffsetAndTimestamp, SubscriptionPattern, TopicPartition, V_co)
+from pyclient.serializing import AnyDeserializer
 from pyclient.runtime.steps import Step, Steps, await_steps
 
 T = TypeVar("T")
 
 
 @answers_foreign_calls("consumer")
-class AsyncConsumer(AsyncFacade, AsyncMetadataCalls):
+class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
     """`Consumer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 
     _awaits = True
 
     def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: AnyAsyncRebalanceListener | None = None,
-                 key_deserializer: Any = None, value_deserializer: Any = None, interceptors: Any = (), assignors: Any = None,
-                 **options: Unpack[ConsumerOptions]) -> None:
+                 key_deserializer: AnyDeserializer[K_co] | None = None, value_deserializer: AnyDeserializer[V_co] | None = None,
+                 interceptors: Any = (), assignors: Any = None, **options: Unpack[ConsumerOptions]) -> None:
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         plugins = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors}
         super().__init__(config, {**options, **plugins}, interceptors, topics, rebalance_listener)
@@ -83,7 +85,7 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls):
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
-    async def poll(self, timeout: float | None = None, max_records: int | None = None) -> Records:
+    async def poll(self, timeout: float | None = None, max_records: int | None = None) -> Records[K_co, V_co]:
         """As `Consumer.poll`. A cancelled poll takes no records."""
         limit, wait = self._limit(max_records), self._poll_time(timeout)
         self._core.check_open()
@@ -93,7 +95,7 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls):
             self._consumed_positions.mark_returned(records)
             return records
 
-    async def __aiter__(self) -> AsyncIterator[Record]:
+    async def __aiter__(self) -> AsyncIterator[Record[K_co, V_co]]:
         """As `Consumer.__iter__`."""
         while True:
             cursor = await self._next_cursor()
@@ -113,7 +115,7 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls):
         with self._single_user.outside_listeners:
             return self._consumed_positions.begin_iteration(await self._poll_records(self._config.max_poll_records, None))
 
-    async def _poll_records(self, limit: int, timeout: float | None) -> Records:
+    async def _poll_records(self, limit: int, timeout: float | None) -> Records[K_co, V_co]:
         taken = self._take_at_once(limit)
         return taken or await self._drive(self._wait_for_records(taken, limit, timeout))
 

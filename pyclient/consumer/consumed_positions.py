@@ -6,6 +6,7 @@ their owners are in the project's page on consuming.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from pyclient.buffers.record_iterator import RecordCursor
 from pyclient.buffers.records_view import (
@@ -30,14 +31,14 @@ class ConsumedPositions:
         self._bounds = bounds
         self._decoder = decoder(core.config, awaits=awaits)
         self._decode = None if self._decoder is None else self._decoder.decode
-        self._unprepared: Record | None = None  # it stays in the buffer until a deserializer's preparation was awaited
+        self._unprepared: Record[Any, Any] | None = None  # it stays in the buffer until a deserializer's preparation was awaited
         self._interceptors = consumer_interceptors(core.config.interceptors)
         self._consumed = CommitState()
         self._returned: dict[TopicPartition, OffsetAndMetadata] = {}  # positions after what the last poll returned
         self._next_auto_commit = core.clock() + core.config.auto_commit_interval_ms / 1000
         self._leftover = Records()  # seen by the interceptors, not returned yet
         self._not_intercepted = Records()  # taken from the buffer before Ctrl-C was raised in a user's function
-        self._in_transit: Records | None = None  # taken, but Ctrl-C may come before the caller has it
+        self._in_transit: Records[Any, Any] | None = None  # taken, but Ctrl-C may come before the caller has it
         self._iterated = Records()
         self._cursor: RecordCursor | None = None
         self.auto_commits = bool(core.config.enable_auto_commit and core.config.group_id)
@@ -45,7 +46,7 @@ class ConsumedPositions:
 
     # ---- poll -------------------------------------------------------------------------------------------------------
 
-    def take(self, limit: int) -> Records:
+    def take(self, limit: int) -> Records[Any, Any]:
         """At most *limit* records of those that are there now. Positions may move even if there are none.
 
         The records come first in the next call, unless `mark_returned`, `begin_iteration` or `skip` follows.
@@ -64,7 +65,7 @@ class ConsumedPositions:
         record, self._unprepared = self._unprepared, None
         return None if record is None or self._decoder is None else PrepareRecord(self._decoder, record)
 
-    def _take_leftover_first(self, limit: int, withheld: frozenset[TopicPartition]) -> Records:
+    def _take_leftover_first(self, limit: int, withheld: frozenset[TopicPartition]) -> Records[Any, Any]:
         leftover = without(self._leftover, withheld)
         if leftover:
             records, later = split_at(leftover, limit)
@@ -76,7 +77,7 @@ class ConsumedPositions:
             records = self._intercepted(limit, withheld)
         return records
 
-    def _collect(self, limit: int, bounds: Bounds) -> Records:
+    def _collect(self, limit: int, bounds: Bounds) -> Records[Any, Any]:
         return collect(self._core.buffer, limit, self._decode, self._keep, bounds)
 
     def _bounds_left(self) -> Bounds:
@@ -84,10 +85,10 @@ class ConsumedPositions:
         kept = memory_of(self._leftover) + memory_of(self._not_intercepted)
         return Bounds(max(1, self._bounds.memory - kept), self._bounds.inline)
 
-    def _keep(self, records: Records) -> None:
+    def _keep(self, records: Records[Any, Any]) -> None:
         self._not_intercepted = join(self._not_intercepted, records)
 
-    def _intercepted(self, limit: int, withheld: frozenset[TopicPartition]) -> Records:
+    def _intercepted(self, limit: int, withheld: frozenset[TopicPartition]) -> Records[Any, Any]:
         """What the interceptors leave of the next records.
 
         The records stay in `_not_intercepted` until the interceptors have returned.
@@ -99,7 +100,7 @@ class ConsumedPositions:
         self._in_transit, self._not_intercepted = shown, join(later, only(self._not_intercepted, withheld))
         return shown
 
-    def mark_returned(self, records: Records) -> None:
+    def mark_returned(self, records: Records[Any, Any]) -> None:
         """A poll returns *records*."""
         self._core.metrics.add(RECORDS_CONSUMED, len(records))
         self._returned, self._in_transit = {**self._returned, **records.next_offsets()}, None
@@ -114,7 +115,7 @@ class ConsumedPositions:
         """Whether records may be taken that the user never gets."""
         return self._interceptors is not None or self._core.config.on_deserialization_error is not None
 
-    def skip(self, records: Records) -> None:
+    def skip(self, records: Records[Any, Any]) -> None:
         """A poll goes on after *records*, all of which were dropped: they count as consumed at once."""
         self._consumed.update(records.next_offsets())
         self._in_transit = None
@@ -138,11 +139,11 @@ class ConsumedPositions:
     # ---- iteration --------------------------------------------------------------------------------------------------
 
     @property
-    def current(self) -> Record | None:
+    def current(self) -> Record[Any, Any] | None:
         """The record that the running iteration has returned last."""
         return None if self._cursor is None else self._cursor.current
 
-    def begin_iteration(self, records: Records) -> RecordCursor:
+    def begin_iteration(self, records: Records[Any, Any]) -> RecordCursor:
         """Iterate over *records*. Positions that moved while it waited are behind them, so they count first."""
         self._consume_returned()
         self._iterated, self._cursor, self._in_transit = records, (cursor := RecordCursor(runs_of(records))), None

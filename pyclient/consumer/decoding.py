@@ -22,7 +22,7 @@ RecordId: TypeAlias = tuple[str, int, int]
 class UnpreparedError(Exception):
     """A deserializer would block at *record*: await its preparation, and take the record again. Users never see it."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record[Any, Any]) -> None:
         super().__init__(record)
         self.record = record
 
@@ -40,7 +40,7 @@ class Decoder:
         """What failed as that record was prepared: "key" or "value", and the error."""
         self.decode: Final[Decode] = self._decode_prepared if awaits and (self._key.prepare or self._value.prepare) else self._decode
 
-    async def prepare(self, record: Record) -> None:
+    async def prepare(self, record: Record[Any, Any]) -> None:
         """Await what *record* needs; an error is raised when it is decoded."""
         self._prepared = self._failure = None
         what = "key"
@@ -52,7 +52,7 @@ class Decoder:
             self._failure = what, error
         self._prepared = _id(record)
 
-    def _decode_prepared(self, record: Record) -> Record | None:
+    def _decode_prepared(self, record: Record[Any, Any]) -> Record[Any, Any] | None:
         if self._prepared == _id(record):
             self._prepared = None
             failure, self._failure = self._failure, None
@@ -68,7 +68,7 @@ class Decoder:
             raise UnpreparedError(record)
         return self._decode(record)
 
-    def _decode(self, record: Record) -> Record | None:
+    def _decode(self, record: Record[Any, Any]) -> Record[Any, Any] | None:
         """The record with what was made of it. One that is rejected raises, or goes to ``on_deserialization_error`` and
         is None.
         """
@@ -81,7 +81,7 @@ class Decoder:
             failed = error
         return self._reject(record, what, failed)
 
-    def _reject(self, record: Record, what: str, error: SerializationError) -> Record | None:
+    def _reject(self, record: Record[Any, Any], what: str, error: SerializationError) -> Record[Any, Any] | None:
         rejected = _rejected(record, what, error)
         if self._on_error is None:
             raise rejected from error
@@ -95,7 +95,7 @@ class PrepareRecord:
     """The step that awaits `Decoder.prepare`."""
 
     decoder: Decoder
-    record: Record
+    record: Record[Any, Any]
 
     def run(self, portal: Portal) -> None:
         """As `Step.run`; deserializers of sync consumers block instead."""
@@ -125,11 +125,11 @@ def _is_prepared(deserializer: LoadedDeserializer, topic: str, data: Any, header
     return deserializer.prepare is None or deserializer.is_prepared(topic, data, headers)
 
 
-def _id(record: Record) -> RecordId:
+def _id(record: Record[Any, Any]) -> RecordId:
     return record.topic, record.partition, record.offset
 
 
-def _rejected(record: Record, what: str, error: SerializationError) -> SerializationError:
+def _rejected(record: Record[Any, Any], what: str, error: SerializationError) -> SerializationError:
     return SerializationError(f"the {what} of the record at offset {record.offset}: {error.message}. seek() past it to go on.",
                               topic_partition=TopicPartition(record.topic, record.partition), record=record)
 

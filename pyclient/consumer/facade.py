@@ -5,7 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from typing_extensions import Unpack
 
@@ -23,15 +23,17 @@ from pyclient.errors import KafkaError, raisable
 from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.option_types import ConsumerOptions
 from pyclient.plugins import AnyRebalanceListener
-from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, SubscriptionPattern, TopicPartition
+from pyclient.records import (
+    ConsumerGroupMetadata, K_co, OffsetAndMetadata, OffsetAndTimestamp, SubscriptionPattern, TopicPartition, V_co)
 from pyclient.runtime.loop_thread import Portal
+from pyclient.serializing import AnyDeserializer
 from pyclient.runtime.steps import Step, Steps, run_steps
 
 T = TypeVar("T")
 
 
 @answers_foreign_calls("consumer")
-class Consumer(MetadataCalls):
+class Consumer(MetadataCalls, Generic[K_co, V_co]):
     """Reads records from Kafka; used by one thread at a time.
 
     Options as in `pyclient.Producer`; ``help('pyclient.option_types.ConsumerOptions')`` lists them. With *topics*
@@ -49,8 +51,8 @@ class Consumer(MetadataCalls):
     _awaits = False
 
     def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: AnyRebalanceListener | None = None,
-                 key_deserializer: Any = None, value_deserializer: Any = None, interceptors: Any = (), assignors: Any = None,
-                 **options: Unpack[ConsumerOptions]) -> None:
+                 key_deserializer: AnyDeserializer[K_co] | None = None, value_deserializer: AnyDeserializer[V_co] | None = None,
+                 interceptors: Any = (), assignors: Any = None, **options: Unpack[ConsumerOptions]) -> None:
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         plugins = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors}
         super().__init__(config, {**options, **plugins}, interceptors, topics, rebalance_listener)
@@ -110,7 +112,7 @@ class Consumer(MetadataCalls):
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
-    def poll(self, timeout: float | None = None, max_records: int | None = None) -> Records:
+    def poll(self, timeout: float | None = None, max_records: int | None = None) -> Records[K_co, V_co]:
         """Up to *max_records* (left out: ``max_poll_records``) records, as soon as there is at least one.
 
         ``timeout`` is in seconds: the result is empty when no record came. None waits without limit (Ctrl-C and
@@ -133,7 +135,7 @@ class Consumer(MetadataCalls):
             self._consumed_positions.mark_returned(records)
             return records
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Record[K_co, V_co]]:
         """Every record, without end. A record counts as consumed when the next one is requested.
 
         Raises what `poll` raises, after the records before it; the next iteration continues there.
@@ -146,7 +148,7 @@ class Consumer(MetadataCalls):
         with self._single_user.outside_listeners:
             return self._consumed_positions.begin_iteration(self._poll_records(self._config.max_poll_records, None))
 
-    def _poll_records(self, limit: int, timeout: float | None) -> Records:
+    def _poll_records(self, limit: int, timeout: float | None) -> Records[K_co, V_co]:
         taken = self._take_at_once(limit)
         return taken or self._drive(self._wait_for_records(taken, limit, timeout))
 

@@ -28,7 +28,7 @@ from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartiti
 from pyclient.runtime.steps import Step, Steps, WaitFor
 
 T = TypeVar("T")
-Offsets: TypeAlias = Mapping[TopicPartition, int] | Mapping[TopicPartition, OffsetAndMetadata] | Mapping[TopicPartition, int | OffsetAndMetadata] | Record
+Offsets: TypeAlias = Mapping[TopicPartition, int] | Mapping[TopicPartition, OffsetAndMetadata] | Mapping[TopicPartition, int | OffsetAndMetadata] | Record[Any, Any]
 SomePartitions: TypeAlias = TopicPartition | Iterable[TopicPartition]
 CLOSE_TIMEOUT_MS: Final = 5_000
 """Long enough for the last commit and to leave the group, when brokers are there; short when they are gone."""
@@ -140,7 +140,7 @@ class ConsumerBase(Facade):
                           stacklevel=4)  # this, poll, and what refuses the arguments of other clients around it
         return limit
 
-    def _take_at_once(self, limit: int) -> Records:
+    def _take_at_once(self, limit: int) -> Records[Any, Any]:
         """Begin a poll: take the records that are there, unless a rebalance comes first. Most polls need no more."""
         self._consumed_positions.settle()
         self._auto_commit()
@@ -150,7 +150,7 @@ class ConsumerBase(Facade):
         finally:
             self._rebalancing.end_poll()
 
-    def _wait_for_records(self, taken: Records, limit: int, timeout: float | None) -> Steps[Step, Records]:
+    def _wait_for_records(self, taken: Records[Any, Any], limit: int, timeout: float | None) -> Steps[Step, Records[Any, Any]]:
         """Continue until there is a record. `_take_at_once` has *taken* none, but positions may have moved."""
         self._core.check_readable()
         deadline = None if timeout is None else self._core.clock() + timeout
@@ -173,13 +173,13 @@ class ConsumerBase(Facade):
         finally:
             self._rebalancing.end_poll()
 
-    def _take(self, limit: int) -> Records:
+    def _take(self, limit: int) -> Records[Any, Any]:
         """The records that are there now; a pending wakeup is raised first."""
         if self._core.buffer.take_wake():
             raise raisable(self._core.closed or WakeupError("wakeup() was called"))
         return self._consumed_positions.take(limit)
 
-    def _skip(self, records: Records) -> bool:
+    def _skip(self, records: Records[Any, Any]) -> bool:
         """Go on after positions that moved without records for the user. True when records were dropped.
 
         Then this may go on for long, so their positions are committed meanwhile.

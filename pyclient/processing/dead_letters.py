@@ -27,7 +27,7 @@ class Failure:
     error: BaseException
     attempts: int
 
-    def headers(self, record: Record) -> list[Header]:
+    def headers(self, record: Record[Any, Any]) -> list[Header]:
         """Those of the record, then where it was and what happened."""
         kind = type(self.error)
         about = {
@@ -36,6 +36,6 @@ class Failure:
         return [*record.headers, *((name, str(value).encode()) for name, value in about.items())]
 
 
-def raw(record: Record) -> tuple[Any, Any]:
+def raw(record: Record[Any, Any]) -> tuple[Any, Any]:
     """Key and value as they were on the wire."""
     return (record.raw_key, record.raw_value) if isinstance(record, DecodedRecord) else (record.key, record.value)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import tenacity
 
@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+K = TypeVar("K")
+V = TypeVar("V")
 Outputs: TypeAlias = Iterable[Output] | Output | None
-Transform: TypeAlias = Callable[[Record], Outputs]
+Transform: TypeAlias = Callable[[Record[K, V]], Outputs]
 """One record → its outputs: an iterable (a generator is fine), one, or None."""
-AsyncTransform: TypeAlias = Callable[[Record], Awaitable[Outputs] | Outputs]
+AsyncTransform: TypeAlias = Callable[[Record[K, V]], Awaitable[Outputs] | Outputs]
 TableTransform: TypeAlias = "Callable[[pa.Table], pa.Table | None]"
 """Records in the columns of `Records.to_arrow` → rows in those of `Producer.send_arrow`, None: no output."""
 UNSENDABLE = (SerializationError, RecordTooLargeError, TypeError, ValueError)
@@ -57,7 +59,7 @@ class ExactlyOnce:
         IllegalStateError: the producer is not transactional.
     """
 
-    def __init__(self, consumer: Consumer, producer: Producer, transform: Transform, *, dead_letters: str | None = None,
+    def __init__(self, consumer: Consumer[K, V], producer: Producer, transform: Transform[K, V], *, dead_letters: str | None = None,
                  retry: tenacity.BaseRetrying = RETRY, restart: tenacity.BaseRetrying = RESTART) -> None:
         self._loop = Loop(consumer, producer, self._process, self._pause, restart)
         check_dead_letters(dead_letters, producer)
@@ -69,7 +71,7 @@ class ExactlyOnce:
         self._running = threading.Lock()
 
     @classmethod
-    def of_tables(cls, consumer: Consumer, producer: Producer, transform: TableTransform, topic: str | None, *,
+    def of_tables(cls, consumer: Consumer[Any, Any], producer: Producer, transform: TableTransform, topic: str | None, *,
                   retry: tenacity.BaseRetrying = RETRY, restart: tenacity.BaseRetrying = RESTART, **columns: Any) -> ExactlyOnce:
         """With Arrow: *transform* gets the records of a poll as a table; its result goes to `Producer.send_arrow`.
 
@@ -109,7 +111,7 @@ class ExactlyOnce:
     def _pause(self, seconds: float) -> None:
         self._stopped.wait(seconds)
 
-    def _process(self, records: Records, done: Progress) -> None:
+    def _process(self, records: Records[Any, Any], done: Progress) -> None:
         for record in records:
             failure = self._loop.failure_of(record)
             if failure is None:
@@ -117,7 +119,7 @@ class ExactlyOnce:
             if failure is not None:
                 self._give_up(record, failure, done)
 
-    def _send_outputs(self, record: Record, done: Progress) -> Failure | None:
+    def _send_outputs(self, record: Record[Any, Any], done: Progress) -> Failure | None:
         attempts = Attempts(self._retry)
         while True:
             try:
@@ -139,7 +141,7 @@ class ExactlyOnce:
             done.outputs += sent
             return None
 
-    def _give_up(self, record: Record, failure: Failure, done: Progress) -> None:
+    def _give_up(self, record: Record[Any, Any], failure: Failure, done: Progress) -> None:
         if self._dead_letters is None:
             raise failure.error
         key, value = raw(record)
@@ -153,7 +155,7 @@ class _OfTables(ExactlyOnce):
     topic: str | None
     columns: dict[str, Any]
 
-    def _process(self, records: Records, done: Progress) -> None:
+    def _process(self, records: Records[Any, Any], done: Progress) -> None:
         table = self._transformed(records.to_arrow())
         if table is not None and table.num_rows:
             deliveries = self._producer.send_arrow(self.topic, table, **self.columns)
@@ -179,7 +181,7 @@ class _OfTables(ExactlyOnce):
 class AsyncExactlyOnce:
     """`ExactlyOnce` for async clients; *transform* may be a coroutine function."""
 
-    def __init__(self, consumer: AsyncConsumer, producer: AsyncProducer, transform: AsyncTransform, *, dead_letters: str | None = None,
+    def __init__(self, consumer: AsyncConsumer[K, V], producer: AsyncProducer, transform: AsyncTransform[K, V], *, dead_letters: str | None = None,
                  retry: tenacity.BaseRetrying = RETRY, restart: tenacity.BaseRetrying = RESTART) -> None:
         self._loop = Loop(consumer, producer, self._process, self._pause, restart)
         check_dead_letters(dead_letters, producer)
@@ -220,7 +222,7 @@ class AsyncExactlyOnce:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopped.wait(), seconds)
 
-    async def _process(self, records: Records, done: Progress) -> None:
+    async def _process(self, records: Records[Any, Any], done: Progress) -> None:
         for record in records:
             failure = self._loop.failure_of(record)
             if failure is None:
@@ -228,7 +230,7 @@ class AsyncExactlyOnce:
             if failure is not None:
                 await self._give_up(record, failure, done)
 
-    async def _send_outputs(self, record: Record, done: Progress) -> Failure | None:
+    async def _send_outputs(self, record: Record[Any, Any], done: Progress) -> Failure | None:
         attempts = Attempts(self._retry)
         while True:
             try:
@@ -251,7 +253,7 @@ class AsyncExactlyOnce:
             done.outputs += sent
             return None
 
-    async def _give_up(self, record: Record, failure: Failure, done: Progress) -> None:
+    async def _give_up(self, record: Record[Any, Any], failure: Failure, done: Progress) -> None:
         if self._dead_letters is None:
             raise failure.error
         key, value = raw(record)
@@ -260,7 +262,7 @@ class AsyncExactlyOnce:
         done.dead_letters += 1
 
 
-def _unsendable(loop: Loop, record: Record, failure: Failure, sent: int) -> Failure:
+def _unsendable(loop: Loop, record: Record[Any, Any], failure: Failure, sent: int) -> Failure:
     """The failure, if nothing was sent; else that is in the transaction, which has to begin again."""
     if not sent:
         return failure
@@ -268,7 +270,7 @@ def _unsendable(loop: Loop, record: Record, failure: Failure, sent: int) -> Fail
     raise BadOutputError(record, failure.error)
 
 
-def _log_dead_letter(record: Record, failure: Failure, topic: str) -> None:
+def _log_dead_letter(record: Record[Any, Any], failure: Failure, topic: str) -> None:
     log.warning("record %d of %s-%d goes to %s after %d attempts: %s: %s", record.offset, record.topic, record.partition, topic, failure.attempts,
                 type(failure.error).__name__, failure.error)
 

@@ -106,7 +106,7 @@ class BadOutputError(Exception):
 class Loop:
     """The order of calls. *consumer* and *producer* are both sync or both async."""
 
-    def __init__(self, consumer: Any, producer: Any, process: Callable[[Records, Progress], Any], pause: Callable[[float], Any],
+    def __init__(self, consumer: Any, producer: Any, process: Callable[[Records[Any, Any], Progress], Any], pause: Callable[[float], Any],
                  restart: tenacity.BaseRetrying) -> None:
         check_clients(consumer, producer)
         self.consumer = consumer
@@ -124,7 +124,7 @@ class Loop:
         self.stopping = True
         self.consumer.wakeup()
 
-    def failure_of(self, record: Record) -> Failure | None:
+    def failure_of(self, record: Record[Any, Any]) -> Failure | None:
         """Why the record was given up, if it was."""
         return self.given_up.get((TopicPartition(record.topic, record.partition), record.offset)) if self.given_up else None
 
@@ -163,7 +163,7 @@ class Loop:
         yield lambda: self._pause(seconds)
 
     def _turn(self) -> Steps[Step, None]:
-        records: Records = yield lambda: self.consumer.poll(POLL_S)
+        records: Records[Any, Any] = yield lambda: self.consumer.poll(POLL_S)
         if not records:
             return
         done = Progress(records=len(records))
@@ -178,7 +178,7 @@ class Loop:
         self.progress.add(done)
         self._forget_before(records.positions())
 
-    def _abort(self, records: Records, error: BaseException) -> Steps[Step, None]:
+    def _abort(self, records: Records[Any, Any], error: BaseException) -> Steps[Step, None]:
         """Abort, and go back to before these records; nothing if the producer cannot continue."""
         if isinstance(error, KafkaError) and error.fatal:
             return
@@ -210,7 +210,7 @@ class Loop:
         """Records that were given up, and whose transaction is committed now."""
         self.given_up = {(tp, offset): failure for (tp, offset), failure in self.given_up.items() if offset >= positions.get(tp, 0)}
 
-    def _rewind(self, records: Records) -> None:
+    def _rewind(self, records: Records[Any, Any]) -> None:
         """Partitions that were lost meanwhile are read by their new owner, from the committed offsets."""
         assigned = self.consumer.assignment()
         for tp, own in records.by_partition():

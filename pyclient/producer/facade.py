@@ -10,7 +10,7 @@ import inspect
 import sys
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from typing_extensions import Unpack
 
@@ -23,7 +23,7 @@ from pyclient.config.declaration import with_hidden_secrets
 from pyclient.errors import ClientClosedError, KafkaError, KafkaTimeoutError, counted, raisable
 from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.option_types import ProducerOptions
-from pyclient.records import ConsumerGroupMetadata, RecordMetadata
+from pyclient.records import ConsumerGroupMetadata, K_contra, RecordMetadata, V_contra
 from pyclient.producer.arguments import GivenHeaders
 from pyclient.producer.bulk import BulkSend
 from pyclient.producer.callbacks import LoopObserver, ThreadObserver
@@ -34,13 +34,14 @@ from pyclient.producer.record_send import OnDelivery, record_send
 from pyclient.producer.transactions import AsyncTransaction, Transaction, TransactionCalls
 from pyclient.producer.waits import BlockBudget, wait_for_topic
 from pyclient.runtime.loop_thread import Portal
+from pyclient.serializing import AnySerializer
 from pyclient.runtime.steps import Step, Steps, await_steps, run_steps
 
 T = TypeVar("T")
 
 
 @answers_foreign_calls("producer")
-class Producer(FastSend, Facade):
+class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
     """Sends records to Kafka; used by any number of threads.
 
     Options are keywords in snake_case, or Kafka's dotted names in the mapping *config*; a keyword wins;
@@ -55,8 +56,8 @@ class Producer(FastSend, Facade):
 
     _core: ProducerCore
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, *, key_serializer: Any = None, value_serializer: Any = None,
-                 partitioner: Any = None, interceptors: Any = (), **options: Unpack[ProducerOptions]) -> None:
+    def __init__(self, config: Mapping[str, object] | None = None, /, *, key_serializer: AnySerializer[K_contra] | None = None,
+                 value_serializer: AnySerializer[V_contra] | None = None, partitioner: Any = None, interceptors: Any = (), **options: Unpack[ProducerOptions]) -> None:
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         parsed = _parse(config, options, key_serializer, value_serializer, partitioner, interceptors)
         self._observer = ThreadObserver("pyclient-callbacks")
@@ -69,7 +70,7 @@ class Producer(FastSend, Facade):
         self._core.lend(self._portal, self._observer)
 
     @fast_send
-    def send(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None, timestamp: int | None = None,
+    def send(self, topic: str, value: V_contra | None = None, key: K_contra | None = None, *, partition: int | None = None, timestamp: int | None = None,
              headers: GivenHeaders = (), on_delivery: OnDelivery | None = None) -> Delivery:
         """Queue one record and return at once; the `Delivery` is its result. Order is kept per partition.
 
@@ -88,7 +89,7 @@ class Producer(FastSend, Facade):
         queued = self._record_send.queue(topic, value, key, partition, timestamp, headers, on_delivery)
         return queued if isinstance(queued, Delivery) else self._run(queued)
 
-    def send_and_wait(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
+    def send_and_wait(self, topic: str, value: V_contra | None = None, key: K_contra | None = None, *, partition: int | None = None,
                       timestamp: int | None = None, headers: GivenHeaders = ()) -> RecordMetadata:
         """As `send`, then wait for the acknowledgement: its partition and offset.
 
@@ -99,7 +100,7 @@ class Producer(FastSend, Facade):
         """
         return self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers).result()
 
-    def send_many(self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None,
+    def send_many(self, topic: str, values: Iterable[V_contra | None], *, keys: Iterable[K_contra | None] | None = None,
                   headers: Iterable[GivenHeaders | None] | None = None, timestamps: Iterable[int | None] | None = None,
                   partition: int | None = None) -> Deliveries:
         """Queue a record for each of *values*, in their order; one `Deliveries` holds all results.
@@ -289,13 +290,13 @@ class Producer(FastSend, Facade):
 
 
 @answers_foreign_calls("producer")
-class AsyncProducer(AsyncFastSend, AsyncFacade):
+class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
     """`Producer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 
     _core: ProducerCore
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, *, key_serializer: Any = None, value_serializer: Any = None,
-                 partitioner: Any = None, interceptors: Any = (), **options: Unpack[ProducerOptions]) -> None:
+    def __init__(self, config: Mapping[str, object] | None = None, /, *, key_serializer: AnySerializer[K_contra] | None = None,
+                 value_serializer: AnySerializer[V_contra] | None = None, partitioner: Any = None, interceptors: Any = (), **options: Unpack[ProducerOptions]) -> None:
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         parsed = _parse(config, options, key_serializer, value_serializer, partitioner, interceptors)
         self._observer = LoopObserver()
@@ -304,7 +305,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade):
         self._record_send = record_send(self._core, awaits=True)
 
     @async_fast_send
-    async def send(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None, timestamp: int | None = None,
+    async def send(self, topic: str, value: V_contra | None = None, key: K_contra | None = None, *, partition: int | None = None, timestamp: int | None = None,
                    headers: GivenHeaders = (), on_delivery: OnDelivery | None = None) -> Delivery:
         """Queue one record; ``await`` the returned delivery for its acknowledgement. As `Producer.send`.
 
@@ -315,12 +316,12 @@ class AsyncProducer(AsyncFastSend, AsyncFacade):
         queued = self._record_send.queue(topic, value, key, partition, timestamp, headers, on_delivery)
         return queued if isinstance(queued, Delivery) else await self._run(queued)
 
-    async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
+    async def send_and_wait(self, topic: str, value: V_contra | None = None, key: K_contra | None = None, *, partition: int | None = None,
                             timestamp: int | None = None, headers: GivenHeaders = ()) -> RecordMetadata:
         """As `Producer.send_and_wait`."""
         return await (await self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers))
 
-    async def send_many(self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None,
+    async def send_many(self, topic: str, values: Iterable[V_contra | None], *, keys: Iterable[K_contra | None] | None = None,
                   headers: Iterable[GivenHeaders | None] | None = None, timestamps: Iterable[int | None] | None = None,
                   partition: int | None = None) -> Deliveries:
         """As `Producer.send_many`; suspends only for an unknown topic or for memory.

@@ -178,7 +178,7 @@ class Transaction:
     After an error with ``abortable`` begin again; after one with ``fatal`` close the producer.
     """
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(self, producer: Producer[Any, Any]) -> None:
         self._producer = producer
 
     def send_offsets(self, offsets: Any, group_metadata: ConsumerGroupMetadata, timeout: float | None = OPTION) -> None:
@@ -196,7 +196,7 @@ class Transaction:
 class AsyncTransaction:
     """`Transaction` of an `AsyncProducer`."""
 
-    def __init__(self, producer: AsyncProducer) -> None:
+    def __init__(self, producer: AsyncProducer[Any, Any]) -> None:
         self._producer = producer
 
     async def send_offsets(self, offsets: Any, group_metadata: ConsumerGroupMetadata, timeout: float | None = OPTION) -> None:

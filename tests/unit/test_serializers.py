@@ -60,12 +60,14 @@ def test_whole_numbers_come_back_or_are_refused_never_cut(number: int) -> None:
 @given(st.floats())
 def test_doubles_come_back_bit_by_bit(number: float) -> None:
     again = DoubleSerde().deserialize("t", DoubleSerde().serialize("t", number))
+    assert again is not None
     assert again == number or (math.isnan(again) and math.isnan(number))
 
 
 @given(st.floats(width=32))
 def test_32_bit_floats_come_back_bit_by_bit(number: float) -> None:
     again = FloatSerde().deserialize("t", FloatSerde().serialize("t", number))
+    assert again is not None
     assert again == number or (math.isnan(again) and math.isnan(number))
 
 

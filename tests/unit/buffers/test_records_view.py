@@ -570,7 +570,7 @@ def test_C06_what_decodes_comes_once_and_in_order_and_what_fails_is_raised_until
             assert got == [offset for offset in expected if offset < at_fault and offset not in skipped]
             decoding.failing.discard(at_fault)
         else:
-            got += [record.value for record in records]  # type: ignore[misc]
+            got += [record.value for record in records]
             position = records.positions().get(A, position)
     assert got == [offset for offset in expected if offset not in skipped]
     assert position == end
