@@ -61,6 +61,12 @@ def read(cluster: LocalCluster, partitions: list[TopicPartition], count: int, **
     return found
 
 
+def markers_written(cluster: LocalCluster, partitions: list[TopicPartition]) -> None:
+    """Return when no transaction is open there: a coordinator answers EndTxn before it has written all markers."""
+    with consumer(cluster, isolation_level="read_committed") as stable, consumer(cluster) as all_stored:
+        eventually(lambda: stable.end_offsets(partitions) == all_stored.end_offsets(partitions))
+
+
 def numbers(count: int) -> list[bytes]:
     """Values that show their order."""
     return [b"%d" % n for n in range(count)]

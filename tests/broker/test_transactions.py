@@ -10,8 +10,7 @@ from examples.numbers_in_a_transaction import write_numbers
 from pyclient import AsyncProducer, Consumer, Producer, TopicPartition
 from pyclient.errors import ApplicationRecoverableError, IllegalStateError, KafkaError, RecordTooLargeError, TransactionAbortableError
 from pyclient.testing import LocalCluster
-from tests.kafka import make_topic
-from tests.waiting import eventually
+from tests.kafka import make_topic, markers_written
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +42,10 @@ def transactional(cluster: LocalCluster, name: str) -> Producer:
 
 
 def committed(cluster: LocalCluster, partitions: list[TopicPartition]) -> list[bytes | None]:
-    """The values that a read_committed consumer reads up to the end.
-
-    A coordinator answers EndTxn before it has written the markers of all partitions: they are awaited first.
-    """
-    servers = cluster.bootstrap_servers
-    with (
-        Consumer(bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer,
-        Consumer(bootstrap_servers=servers) as reader_of_all,
-    ):
+    """The values that a read_committed consumer reads up to the end."""
+    markers_written(cluster, partitions)
+    with Consumer(bootstrap_servers=cluster.bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
         consumer.assign(partitions)
-        eventually(lambda: consumer.end_offsets(partitions) == reader_of_all.end_offsets(partitions))
         ends = consumer.end_offsets(partitions)
         found: list[bytes | None] = []
         while any(consumer.position(tp) < end for tp, end in ends.items()):
