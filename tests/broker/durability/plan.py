@@ -38,7 +38,7 @@ class Round(NamedTuple):
 
 def rounds(seed: int, slots: int, partitions: int) -> Iterator[Round]:
     """Rounds without end; each fault hits another slot."""
-    chance = random.Random(seed)
+    chance = random.Random(f"rounds of {seed}")
     for fault in plan(seed, partitions):
         killed, replaced, frozen = chance.sample(range(slots), 3)
         yield Round(killed, replaced, frozen, chance.uniform(0.3, 1.5), fault)

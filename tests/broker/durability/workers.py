@@ -20,13 +20,17 @@ LIMIT_S: Final = 120
 WAYS: Final = ("records", "async", "tables")
 STATIC: Final = 0
 """The slot whose members are static: the others join as new ones after each death."""
+HASTY: Final = 2
+"""The slot whose transactions end after `HASTY_MS`: a worker that learns this from its commit has a fatal error."""
+HASTY_MS: Final = 10_000
+PATIENT_MS: Final = 60_000
 
 
 class Workers:
     """A worker in each slot. A slot's workers have the same ``transactional_id``; only the last one may commit."""
 
     def __init__(self, cluster: LocalCluster, source: str, target: str, folder: Path, strategy: str) -> None:
-        self.killed = self.fenced = self.froze = 0
+        self.killed = self.fenced = self.froze = self.timed_out = 0
         self.source, self.target = source, target
         self._cluster, self._folder, self._strategy = cluster, folder, strategy
         self._running: dict[int, Started] = {}
@@ -47,7 +51,8 @@ class Workers:
             "group_id": self.source, "topics": [self.source], "auto_offset_reset": "earliest", "enable_auto_commit": False,
             "isolation_level": "read_committed", "session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 500, "max_poll_records": 200,
             "assignors": [self._strategy], "group_instance_id": f"slot-{slot}" if slot == STATIC else None}
-        writing = {"transactional_id": f"{self.source}-{slot}", "transaction_timeout_ms": 10_000, "linger_ms": 0}
+        writing = {"transactional_id": f"{self.source}-{slot}", "linger_ms": 0,
+                   "transaction_timeout_ms": HASTY_MS if slot == HASTY else PATIENT_MS}
         return {"way": WAYS[slot % len(WAYS)], "target": self.target, "consumer": shared | reading, "producer": shared | writing}
 
     def kill(self, slot: int) -> None:
@@ -78,6 +83,10 @@ class Workers:
             process.send_signal(signal.SIGCONT)
 
     def _alive(self, slot: int) -> subprocess.Popen[bytes]:
+        """The slot's worker; another one, if a transaction was open for too long."""
+        if slot == HASTY and self._running[slot].process.poll() == worker.FENCED:
+            self.timed_out += 1
+            self.begin(slot)
         process = self._running[slot].process
         assert process.poll() is None, f"the worker of slot {slot} ended, with {process.returncode}:\n{self.errors}"
         return process
