@@ -181,7 +181,7 @@ def test_C05_aborted_records_are_read_by_each_client_at_read_uncommitted(written
     assert values(by_confluent(cluster, written.topic, count, "read_uncommitted"), count) == written.stored
 
 
-# ---- Java's producers -------------------------------------------------------------------------------------------------
+# ---- Java's producers ------------------------------------------------------------------------------------------------
 
 
 def test_we_read_what_java_copied_in_transactions_and_see_its_offsets(kafka_cluster: LocalCluster, topic: str) -> None:
@@ -211,7 +211,7 @@ def test_we_read_what_java_compressed_in_transactions(kafka_cluster: LocalCluste
     assert [len(found.value) for found in by_us(kafka_cluster, partitions)] == [100] * 3000
 
 
-# ---- offsets ----------------------------------------------------------------------------------------------------------
+# ---- offsets ---------------------------------------------------------------------------------------------------------
 
 
 def our_offset(cluster: LocalCluster, tp: TopicPartition, timeout: float = LIMIT_S) -> int | None:

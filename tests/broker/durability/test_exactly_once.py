@@ -14,16 +14,14 @@ from typing import Any, Final
 import pytest
 
 from pyclient import Consumer, Producer, TopicPartition
-from pyclient.partitioners.murmur2 import murmur2_partition
 from pyclient.testing import LocalCluster
 from tests.broker.durability.fault_injection import PAUSE, strike
 from tests.broker.durability.load import Load, load
-from tests.broker.durability.numbering import Found, Verdict, judge, parse
+from tests.broker.durability.numbering import Found, Verdict, judge
 from tests.broker.durability.plan import rounds
 from tests.broker.durability.test_groups_of_readers import STRATEGIES
 from tests.broker.durability.test_three_brokers import PARTITIONS, THREE, Wish, keep
 from tests.broker.durability.verifiers import by_java, by_us
-from tests.broker.durability.worker import key_of
 from tests.broker.durability.workers import WAYS, Workers, workers
 from tests.groups import OFFSETS
 from tests.kafka import consumer, make_topic
@@ -60,13 +58,8 @@ def finish(cluster: LocalCluster, target: str) -> None:
 
 
 def outputs(records: Iterable[Found]) -> list[Found]:
-    """All records but the last ones, as from their input partition if their key's partition has them."""
-    return [each._replace(partition=parse(each)[0].partition if each.partition == home(each) else -1) for each in records if each.value != END]
-
-
-def home(output: Found) -> int:
-    """The partition of an output's key."""
-    return murmur2_partition(key_of(parse(output)[0].partition), PARTITIONS)
+    """All records but the last ones."""
+    return [each for each in records if each.value != END]
 
 
 def catch_up(group: Consumer, partitions: list[TopicPartition]) -> None:

@@ -35,7 +35,7 @@ class Wish(NamedTuple):
 
     seconds: float = float(os.environ.get("PYCLIENT_DURABILITY_SECONDS", "8"))
     rate: float = float(os.environ.get("PYCLIENT_DURABILITY_RATE", "10000"))
-    inputs: int = int(os.environ.get("PYCLIENT_DURABILITY_INPUTS", "5000"))
+    inputs: int = int(os.environ.get("PYCLIENT_DURABILITY_INPUTS", "2000"))
     """Of exactly-once loops, all together."""
     faults: int = int(os.environ.get("PYCLIENT_DURABILITY_FAULTS", "3"))
     seed: int = int(os.environ.get("PYCLIENT_DURABILITY_SEED", "1"))

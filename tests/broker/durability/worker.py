@@ -1,4 +1,4 @@
-"""A worker under test, as a program: an exactly-once loop that copies a topic, by record, async or by Arrow."""
+"""A worker under test, as a program: an exactly-once loop that copies a topic by record, async or by Arrow."""
 from __future__ import annotations
 
 import asyncio
@@ -6,24 +6,16 @@ import json
 import signal
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyclient import AsyncConsumer, AsyncProducer, Consumer, Producer, Record
 from pyclient.errors import KafkaError
 from pyclient.processing import AsyncExactlyOnce, ExactlyOnce, Output
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 RUNNING: Final = "running"
 """What it reports once its producer has fenced older ones and SIGTERM ends its loop."""
 FENCED: Final = 3
 """Its exit code after a fatal error."""
-
-
-def key_of(partition: int) -> bytes:
-    """The key of outputs: those of one input partition go to one partition."""
-    return b"%d" % partition
 
 
 class Program:
@@ -42,7 +34,8 @@ class Program:
     def _by_table(self) -> None:
         with_consumer, with_producer = self._options
         with Consumer(**with_consumer) as consumer, Producer(**with_producer) as producer:
-            self._loop(ExactlyOnce.of_tables(consumer, producer, keyed, self._target), producer)
+            copying = ExactlyOnce.of_tables(consumer, producer, lambda table: table, self._target, partition_column="partition")
+            self._loop(copying, producer)
 
     def _loop(self, processing: ExactlyOnce, producer: Producer) -> None:
         producer.init_transactions()
@@ -65,15 +58,7 @@ class Program:
             report(processing.progress)
 
     def _output(self, record: Record) -> Output:
-        return Output(self._target, record.value, key_of(record.partition))
-
-
-def keyed(table: pa.Table) -> pa.Table:
-    """What `Program._output` does, with columns."""
-    import pyarrow as pa
-
-    keys = pa.array([key_of(partition) for partition in table["partition"].to_numpy()], pa.binary())
-    return table.select(["value"]).append_column("key", keys)
+        return Output(self._target, record.value, partition=record.partition)
 
 
 def report(*words: Any) -> None:
