@@ -37,7 +37,7 @@ class AvroSerde:
     def __init__(self, schema: SchemaSource, *, written_with: SchemaSource | None = None, writers: Iterable[SchemaSource] = (),
                  single_object: bool = False, strict: bool = True, validate: bool = True) -> None:
         self.schema: Final = AvroSchema.of(schema)
-        self._single_object = single_object
+        self._single_object, self._strict = single_object, strict
         self._header = SINGLE_OBJECT + self.schema.fingerprint if single_object else b""
         self._writer = AvroWriter(self.schema, strict=strict, validate=validate)
         self._reader = AvroReader(AvroSchema.of(self.schema if written_with is None else written_with), self.schema)
@@ -72,7 +72,8 @@ class AvroSerde:
 
     def column_source(self) -> ColumnSource:
         """What `AvroDecoder` and `AvroEncoder` need."""
-        return ColumnSource(len(self._header), None, lambda: self.schema, self._writer_of, lambda topic: (self.schema, self._header), lambda *_: True)
+        return ColumnSource(len(self._header), None, lambda: self.schema, self._writer_of, lambda topic: (self.schema, self._header),
+                            lambda *_: True, self._strict)
 
     def _writer_of(self, topic: str, prefix: Prefix) -> AvroSchema:
         """The schema of data that begins with *prefix*."""

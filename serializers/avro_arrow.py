@@ -1,4 +1,4 @@
-"""Whole columns of Avro data: `Records.to_arrow(value=AvroDecoder(...))`.
+"""Whole columns of Avro data: `Records.to_arrow(value=AvroDecoder(...))`, `Producer.send_arrow(value=AvroEncoder(...))`.
 
 Rows with one writer's schema are read together by compiled code, without a Python object per value. Where a pair of
 schemas allows no such plan, fastavro reads row by row. Needs the extras ``avro`` and ``arrow``.
@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import copy
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from pyclient.codec.avro_columns import AvroColumns, prefix_runs
+from pyclient.codec.avro_input import AvroInput, MisfitError
 from pyclient.codec.avro_program import AvroNode, arrow_type, finished, node_of
 from pyclient.codec.avro_resolution import Plan, UnresolvedError, plan_of
+from pyclient.codec.avro_rows import AvroRows
 from pyclient.errors import ConfigurationError, KafkaError, SchemaRegistryError, SerializationError
 from pyclient.records import TopicPartition
 from pyclient.serializers.avro_codec import AvroWriter, ColumnSource, Prefix, is_bytes, reader_of
@@ -52,8 +54,7 @@ class AvroDecoder:
 
     def __init__(self, serde: AvroSerde | AvroRegistrySerde, *, on_error: Literal["raise", "null"] = "raise",
                  memory_limit_bytes: int = MEMORY) -> None:
-        if not hasattr(serde, "column_source"):
-            raise ConfigurationError(f"serde: expected an AvroSerde or AvroRegistrySerde, got {type(serde).__name__}")
+        _check_serde(serde)
         if on_error not in ("raise", "null"):
             raise ConfigurationError(f"on_error = {on_error!r}: expected 'raise' or 'null'", option="on_error")
         if memory_limit_bytes <= 0:
@@ -79,6 +80,11 @@ class AvroDecoder:
         work = _Decoding(side, data, record, self._memory, keeps_errors=self.keeps_errors)
         work.read(headers)
         return work.column(), work.errors()
+
+
+def _check_serde(serde: object) -> None:
+    if not hasattr(serde, "column_source"):
+        raise ConfigurationError(f"serde: expected an AvroSerde or AvroRegistrySerde, got {type(serde).__name__}")
 
 
 def _source(serde: Any, *, is_key: bool) -> ColumnSource:
@@ -338,3 +344,102 @@ def _guid(header: bytes) -> Prefix:
     """The GUID behind the magic byte 1; a damaged header is no schema's prefix, and refused as such."""
     is_sound = len(header) == 1 + GUID_SIZE and header[0] == 1
     return uuid.UUID(bytes=header[1:]) if is_sound else b"\x01" + header[:GUID_SIZE]
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+class _Written(NamedTuple):
+    """What rows of a topic are written with."""
+
+    schema: AvroSchema
+    node: AvroNode
+    prefix: bytes
+
+
+class AvroEncoder:
+    """Encodes keys or values of `Producer.send_arrow`: a struct becomes a record, a null a tombstone.
+
+    Types that hold the same values fit, such as int32 for an Avro long, if each value does; anything else must be cast
+    first. A missing field gets its default. The names of fields count, not their order.
+
+    Args:
+        serde: an `AvroSerde`, or an `AvroRegistrySerde` with ``id_in="value"``. Its *strict* refuses fields that the
+            schema does not have.
+        column: the column's name; left out, it is ``value`` or ``key``.
+
+    Raises:
+        ConfigurationError: *serde* is none of these.
+    """
+
+    def __init__(self, serde: AvroSerde | AvroRegistrySerde, column: str | None = None) -> None:
+        _check_serde(serde)
+        self.column: Final = column
+        self._serde: Final = serde
+        self._sources: dict[bool, ColumnSource] = {}
+        self._written: dict[tuple[str, bool], _Written] = {}
+
+    def is_prepared(self, topic: str, *, is_key: bool) -> bool:
+        """Whether `prepare` need not ask a registry."""
+        return self._source(is_key=is_key).knows(topic, None)
+
+    def prepare(self, topic: str, *, is_key: bool) -> None:
+        """Find the schema to write to *topic* with; may ask the registry, which blocks.
+
+        Raises:
+            ConfigurationError: the schema has no Arrow columns.
+            SchemaRegistryError: the registry refuses the schema, or does not answer.
+        """
+        schema, prefix = self._source(is_key=is_key).written(topic)
+        known = self._written.get((topic, is_key))
+        node = known.node if known is not None and known.schema is schema else node_of(schema.parsed)
+        self._written[topic, is_key] = _Written(schema, node, prefix)
+
+    def encode(self, data: Any, topics: Sequence[str], places: Sequence[int] | None, *, is_key: bool) -> Any:
+        """The encoded rows, a pyarrow LargeBinaryArray. Each row's topic is that at its place in *topics*; None: the first.
+
+        Rows of the topic "" become null. Every other topic was prepared.
+
+        Raises:
+            SerializationError: a field is missing or has another type, or a row does not fit; nothing is encoded.
+        """
+        written = [self._written[topic, is_key] if topic else None for topic in topics]
+        schemas = {each.schema for each in written if each is not None}
+        if not schemas:
+            return import_module("pyarrow").nulls(len(data), import_module("pyarrow").large_binary())
+        if len(schemas) > 1:
+            raise SerializationError("the topics have different schemas: send the rows of each topic by a call of its own")
+        node = next(each.node for each in written if each is not None)
+        try:
+            fitted = AvroInput(node, data, strict=self._source(is_key=is_key).strict)
+        except MisfitError as error:
+            raise SerializationError(str(error)) from error
+        rows = AvroRows(node.program(), fitted.buffers, len(data))
+        self._write(rows, node, len(data), [None if each is None else each.prefix for each in written], places)
+        return _large_binary(rows, len(data))
+
+    def _write(self, rows: AvroRows, node: AvroNode, count: int, prefixes: Sequence[bytes | None], places: Sequence[int] | None) -> None:
+        start = 0
+        while start < count:
+            place = 0 if places is None else places[start]
+            stop = count if places is None else start + 1
+            prefix = prefixes[place]
+            if prefix is None:
+                rows.skip(stop)
+            elif (at := rows.write(stop, prefix)) < stop:
+                raise SerializationError(f"row {at}: {list(node.walk())[rows.fault_node].where} {rows.fault}")
+            start = stop
+
+    def _source(self, *, is_key: bool) -> ColumnSource:
+        found = self._sources.get(is_key)
+        if found is None:
+            found = self._sources[is_key] = _source(self._serde, is_key=is_key)
+        return found
+
+
+def _large_binary(rows: AvroRows, count: int) -> Any:
+    arrow = import_module("pyarrow")
+    valid, offsets, data, size = rows.buffers()
+    content = arrow.foreign_buffer(data, size, rows) if size else arrow.py_buffer(b"")
+    return arrow.Array.from_buffers(arrow.large_binary(), count, [
+        arrow.foreign_buffer(valid, count // 8 + 1, rows), arrow.foreign_buffer(offsets, (count + 1) * 8, rows), content])

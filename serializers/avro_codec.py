@@ -37,6 +37,8 @@ class ColumnSource(NamedTuple):
     """Topic → the schema to write with, and its prefix."""
     knows: Callable[[str, Prefix | None], bool]
     """(topic, prefix; None: to write) → whether the schema is known without asking a registry."""
+    strict: bool
+    """Whether fields that the schema does not have are refused."""
 
 
 class AvroWriter:

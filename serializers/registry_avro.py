@@ -86,7 +86,8 @@ class AvroRegistrySerde(RegistrySerde):
 
     def column_source(self) -> ColumnSource:
         """What `AvroDecoder` and `AvroEncoder` need."""
-        return ColumnSource(PREFIX.size, KEY_HEADER if self.is_key else VALUE_HEADER, lambda: self.schema, self._writer_of, self._written_as, self._knows)
+        return ColumnSource(PREFIX.size, KEY_HEADER if self.is_key else VALUE_HEADER, lambda: self.schema, self._writer_of, self._written_as,
+                            self._knows, self._strict)
 
     def _writer_of(self, topic: str, prefix: Prefix) -> AvroSchema:
         return self._avro(self._writers(topic, self._framed_as(topic, prefix)))

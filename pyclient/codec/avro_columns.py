@@ -11,23 +11,8 @@ from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
 from cython.cimports.cpython.mem import PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cython.cimports.libc.stdint import int32_t, int64_t, uint64_t, uintptr_t
 from cython.cimports.libc.string import memcmp, memcpy, memset
-
-# The places of these in `avro_program.KINDS`.
-NULL = cython.declare(cython.int, 0)
-BOOLEAN = cython.declare(cython.int, 1)
-INT = cython.declare(cython.int, 2)
-LONG = cython.declare(cython.int, 3)
-BYTES = cython.declare(cython.int, 6)
-STRING = cython.declare(cython.int, 7)
-ENUM = cython.declare(cython.int, 9)
-ARRAY = cython.declare(cython.int, 10)
-MAP = cython.declare(cython.int, 11)
-RECORD = cython.declare(cython.int, 12)
-TIME_INT = cython.declare(cython.int, 13)
-TIME_LONG = cython.declare(cython.int, 14)
-DECIMAL = cython.declare(cython.int, 15)
-DECIMAL_FIXED = cython.declare(cython.int, 16)
-UUID = cython.declare(cython.int, 17)
+from cython.cimports.pyclient.codec.avro_kinds import (
+    ARRAY, BOOLEAN, BYTES, DECIMAL, DECIMAL_FIXED, ENUM, INT, LONG, MAP, NULLS, RECORD, STRING, TIME_INT, TIME_LONG, UUID, is_uuid)
 
 FAULTS = (
     "", "the data ends too early", "a number is longer than its type", "a length or count is negative or exceeds the data",
@@ -240,25 +225,6 @@ def is_text(at: cython.p_const_uchar, size: int64_t) -> cython.bint:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def is_uuid(at: cython.p_const_uchar, size: int64_t) -> cython.bint:
-    """Whether it is the text of a UUID: 36 characters, as RFC 4122 has it."""
-    place: cython.int
-    one: cython.int
-    if size != 36:
-        return False
-    for place in range(36):
-        one = at[place]
-        if place == 8 or place == 13 or place == 18 or place == 23:
-            if one != 45:
-                return False
-        elif not (48 <= one <= 57 or 65 <= one <= 70 or 97 <= one <= 102):
-            return False
-    return True
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def read_decimal(node: cython.pointer(_Node), at: cython.p_const_uchar, size: int64_t) -> cython.bint:
     """Big-endian two's complement of *size* bytes at the end of the data, little-endian; false: too many digits."""
     target: cython.p_uchar = node.data + node.used
@@ -419,7 +385,7 @@ def read_value(nodes: cython.pointer(_Node), index: cython.int, source: cython.p
             child = nodes[child].next
     elif kind == ARRAY or kind == MAP:
         read_blocks(nodes, index, source)
-    elif kind != NULL:
+    elif kind != NULLS:
         read_bytes(node, source, index)
     if source.fault == 0:
         end_row(node, 1, nodes[index + 1].rows if kind == ARRAY or kind == MAP else node.used)

@@ -132,7 +132,7 @@ def _record(writer: AvroNode, reader: AvroNode) -> Plan:
     for schema, child in zip(reader.schema["fields"], reader.children, strict=True):
         place = next((places[name] for name in (schema["name"], *schema.get("aliases", ())) if name in places), -1)
         if place < 0:
-            fields.append(_Field(place, None, _default(schema, child)))
+            fields.append(_Field(place, None, default_row(schema, child)))
         elif place in used:
             raise UnresolvedError(f"{child.where} is of a field that another one is of")
         else:
@@ -151,7 +151,7 @@ def _changed_record(array: Any, fields: list[_Field], kind: Any) -> Any:
 
     def column(field: _Field) -> Any:
         if field.place < 0:
-            return field.default.take(arrow.nulls(len(array), arrow.int32()).fill_null(0))
+            return repeated(field.default, len(array))
         return array.field(field.place) if field.change is None else field.change(array.field(field.place))
 
     return arrow.Array.from_buffers(kind, len(array), [array.buffers()[0]], children=[column(field) for field in fields])
@@ -163,8 +163,12 @@ _PLANS: Final = {"enum": _enum, "array": _array, "map": _array, "record": _recor
 # --- defaults -------------------------------------------------------------------------------------------------------
 
 
-def _default(schema: Mapping[str, Any], node: AvroNode) -> Any:
-    """One row with the field's default."""
+def default_row(schema: Mapping[str, Any], node: AvroNode) -> Any:
+    """One row with the default of a field.
+
+    Raises:
+        UnresolvedError: it has none.
+    """
     if "default" not in schema:
         raise UnresolvedError(f"{node.where} has no default")
     columns = AvroColumns(node.program(), 1 << 30)
@@ -175,6 +179,12 @@ def _default(schema: Mapping[str, Any], node: AvroNode) -> Any:
     if not is_read:
         raise ConfigurationError(f"Avro schema: the default of {node.where} is not of its type: {columns.fault}")
     return finished(node, columns)
+
+
+def repeated(row: Any, rows: int) -> Any:
+    """A column of *rows* rows like this one."""
+    arrow = import_module("pyarrow")
+    return row.take(arrow.nulls(rows, arrow.int32()).fill_null(0))
 
 
 def _encoded(node: AvroNode, value: Any) -> bytes:
