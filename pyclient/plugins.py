@@ -169,6 +169,27 @@ class ColumnDecoder(Protocol):
         *headers* is the column of the records' headers. *record* returns a row's record, for errors."""
 
 
+class ColumnEncoder(Protocol):
+    """Encodes a whole column of keys or values for `Producer.send_arrow`: `pyclient.serializers.avro_arrow.AvroEncoder`.
+    """
+
+    @property
+    def column(self) -> str | None:
+        """The column's name in the data; None: ``key`` or ``value``."""
+
+    def is_prepared(self, topic: str, /, *, is_key: bool) -> bool:
+        """Whether `prepare` would not block. Must not block."""
+
+    def prepare(self, topic: str, /, *, is_key: bool) -> None:
+        """Called before `encode`, for each topic of its rows. May block; an async producer calls it in a thread then."""
+
+    def encode(self, data: pa.Array[Any], /, *, topics: Sequence[str], places: Sequence[int] | None, first: int, is_key: bool) -> pa.Array[Any]:
+        """The rows of *data* as a column of bytes, as many; a null is a tombstone. Must not block.
+
+        Each row's topic is that at its place in *topics*; None: the first one. Rows of the topic "" are refused by the
+        producer: they may be anything. *first* is the first row's index in what the user gave, for errors."""
+
+
 Serialize: TypeAlias = Callable[[str, Any, Headers], bytes | None]
 Deserialize: TypeAlias = Callable[[str, bytes | None, Headers], Any]
 

@@ -395,10 +395,10 @@ class AvroEncoder:
         node = known.node if known is not None and known.schema is schema else node_of(schema.parsed)
         self._written[topic, is_key] = _Written(schema, node, prefix)
 
-    def encode(self, data: Any, topics: Sequence[str], places: Sequence[int] | None, *, is_key: bool) -> Any:
+    def encode(self, data: Any, *, topics: Sequence[str], places: Sequence[int] | None, first: int, is_key: bool) -> Any:
         """The encoded rows, a pyarrow LargeBinaryArray. Each row's topic is that at its place in *topics*; None: the first.
 
-        Rows of the topic "" become null. Every other topic was prepared.
+        Rows of the topic "" become null. Every other topic was prepared. *first* is the first row's index, for errors.
 
         Raises:
             SerializationError: a field is missing or has another type, or a row does not fit; nothing is encoded.
@@ -415,10 +415,11 @@ class AvroEncoder:
         except MisfitError as error:
             raise SerializationError(str(error)) from error
         rows = AvroRows(node.program(), fitted.buffers, len(data))
-        self._write(rows, node, len(data), [None if each is None else each.prefix for each in written], places)
+        self._write(rows, node, len(data), [None if each is None else each.prefix for each in written], places, first)
         return _large_binary(rows, len(data))
 
-    def _write(self, rows: AvroRows, node: AvroNode, count: int, prefixes: Sequence[bytes | None], places: Sequence[int] | None) -> None:
+    def _write(self, rows: AvroRows, node: AvroNode, count: int, prefixes: Sequence[bytes | None], places: Sequence[int] | None,
+               first: int) -> None:
         start = 0
         while start < count:
             place = 0 if places is None else places[start]
@@ -427,7 +428,7 @@ class AvroEncoder:
             if prefix is None:
                 rows.skip(stop)
             elif (at := rows.write(stop, prefix)) < stop:
-                raise SerializationError(f"row {at}: {list(node.walk())[rows.fault_node].where} {rows.fault}")
+                raise SerializationError(f"row {first + at}: {list(node.walk())[rows.fault_node].where} {rows.fault}")
             start = stop
 
     def _source(self, *, is_key: bool) -> ColumnSource:

@@ -8,7 +8,7 @@ Knows pyarrow (imported on first use); knows no producers.
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -38,9 +38,13 @@ DEFAULTS: Final[Mapping[str, str]] = {"value": "value", "key": "key", "headers":
 
 
 class Batch:
-    """Some rows: their columns as memory (None for those that are absent), or as lists."""
+    """Some rows: their columns as memory (None for those that are absent), or as lists.
+
+    Those in *free* are lists, or become bytes by `encode`, before anything else.
+    """
 
     def __init__(self, arrow: Any, arrays: Mapping[str, Any], rows: int, *, free: Collection[str], as_lists: bool) -> None:
+        self._arrow = arrow
         self._arrays = {part: _binary(arrow, array) if as_lists and part in ("value", "key") and part not in free else array
                         for part, array in arrays.items()}
         self.rows = rows
@@ -52,10 +56,22 @@ class Batch:
         """Each row's partition; null: the partitioner chooses."""
         self._stamps = _milliseconds(arrow, self._arrays.get("timestamp"))
         self.timestamp = _numbers(self._stamps)
+        self._as_lists = as_lists
         if not as_lists:
-            self.value = _bytes(arrow, self._arrays.get("value"))
-            self.key = _bytes(arrow, self._arrays.get("key"))
+            self.value, self.key = (None if part in free else _bytes(arrow, self._arrays.get(part)) for part in ("value", "key"))
             self.headers = _headers(arrow, self._arrays.get("headers"))
+
+    def encode(self, part: str, encode: Callable[..., Any]) -> None:
+        """Make bytes of the "value" or "key" column: *encode* gets it, and as *places* each row's place among no topic
+        and `topics`.
+        """
+        array = self._arrays[part] = encode(self._arrays[part], places=self._places(0, self.rows))
+        if self._as_lists:
+            return
+        if part == "value":
+            self.value = _bytes(self._arrow, array)
+        else:
+            self.key = _bytes(self._arrow, array)
 
     def lists(self, start: int, stop: int) -> Lists:
         """Rows *start* to *stop*, as Python's objects."""
@@ -69,7 +85,7 @@ class Batch:
             items("value") or [None] * count, items("key"),
             headers and [[_pair(each) for each in row or ()] for row in headers],
             None if self._stamps is None else self._stamps.slice(start, count).to_pylist(),
-            None if self._codes is None else [0 if code is None else 1 + code for code in self._codes.slice(start, count).to_pylist()],
+            self._places(start, count),
             None if self._partitions is None else self._partitions.slice(start, count).to_pylist())
 
     def highest_partition(self, place: int | None = None) -> int:
@@ -82,6 +98,9 @@ class Batch:
         highest = compute.max(numbers).as_py()
         return -1 if highest is None else int(highest)
 
+    def _places(self, start: int, count: int) -> list[int] | None:
+        return None if self._codes is None else [0 if code is None else 1 + code for code in self._codes.slice(start, count).to_pylist()]
+
 
 def _pair(header: Mapping[str, Any] | None) -> tuple[Any, Any]:
     """A null header has a null name, for which its record is rejected."""
@@ -91,10 +110,11 @@ def _pair(header: Mapping[str, Any] | None) -> tuple[Any, Any]:
     return header["key"], value.encode() if isinstance(value, str) else value
 
 
-def batches(data: Any, names: Names, *, free: Collection[str] = (), as_lists: bool = False) -> Iterator[Batch]:
+def batches(data: Any, names: Names, *, free: Collection[str] = (), encoded: Collection[str] = (), as_lists: bool = False) -> Iterator[Batch]:
     """*data*, some rows at a time. Wrong names or types raise before the first.
 
-    The parts in *free* may be of any type, for somebody makes bytes of them: they are read *as_lists* then.
+    The parts in *free* may be of any type, for somebody makes bytes of them: they are read *as_lists* then. So may those
+    in *encoded*, which become bytes by `Batch.encode`; their columns must exist.
 
     Raises:
         ImportError: pyarrow is not installed.
@@ -103,8 +123,8 @@ def batches(data: Any, names: Names, *, free: Collection[str] = (), as_lists: bo
     """
     arrow = _arrow()
     reader = _reader(arrow, data)
-    kinds = _checked(arrow, reader.schema, names, free)
-    return _read(arrow, reader, kinds, free, as_lists=as_lists)
+    kinds = _checked(arrow, reader.schema, names, {*free, *encoded}, encoded)
+    return _read(arrow, reader, kinds, free, encoded, as_lists=as_lists)
 
 
 def _arrow() -> Any:
@@ -129,7 +149,7 @@ def _reader(arrow: Any, data: Any) -> Any:
     raise TypeError(f"{type(data).__name__} is no Arrow data: give a table, a record batch, or anything with __arrow_c_stream__")
 
 
-def _checked(arrow: Any, schema: Any, names: Names, free: Collection[str]) -> dict[str, str]:
+def _checked(arrow: Any, schema: Any, names: Names, free: Collection[str], encoded: Collection[str]) -> dict[str, str]:
     """The existing columns by purpose, with checked types."""
     found: dict[str, str] = {}
     for part, name in names._asdict().items():
@@ -142,7 +162,7 @@ def _checked(arrow: Any, schema: Any, names: Names, free: Collection[str]) -> di
             if part not in free:
                 _CHECKS[part](arrow, name, schema.field(indexes[0]).type)
             found[part] = name
-        elif name != DEFAULTS.get(part):
+        elif name != DEFAULTS.get(part) or part in encoded:
             raise ValueError(f"the data has no column {name!r} for the records' {part}; it has {', '.join(map(repr, schema.names))}")
     if "value" not in found and "key" not in found:
         raise ValueError(f"the data has neither a column {names.value!r} of values nor {names.key!r} of keys; it has "
@@ -150,13 +170,13 @@ def _checked(arrow: Any, schema: Any, names: Names, free: Collection[str]) -> di
     return found
 
 
-def _read(arrow: Any, reader: Any, kinds: Mapping[str, str], free: Collection[str], *, as_lists: bool) -> Iterator[Batch]:
+def _read(arrow: Any, reader: Any, kinds: Mapping[str, str], free: Collection[str], encoded: Collection[str], *, as_lists: bool) -> Iterator[Batch]:
     for whole in reader:
         rows = whole.num_rows
-        arrays = {part: _sound(arrow, name, whole.column(name), rows, whole=as_lists or part == "topic") for part, name in kinds.items()}
+        arrays = {part: _sound(arrow, name, whole.column(name), rows, whole=as_lists or part == "topic" or part in encoded) for part, name in kinds.items()}
         for start in range(0, rows, ROWS):
             parts = {part: array.slice(start, ROWS) for part, array in arrays.items()}
-            yield Batch(arrow, parts, min(ROWS, rows - start), free=free, as_lists=as_lists)
+            yield Batch(arrow, parts, min(ROWS, rows - start), free={*free, *encoded}, as_lists=as_lists)
 
 
 def _sound(arrow: Any, name: str, array: Any, rows: int, *, whole: bool) -> Any:
@@ -179,6 +199,8 @@ def _starts_before(arrow: Any, array: Any) -> bool:
         within = [array.indices, array.dictionary]
     elif types.is_list(array.type) or types.is_large_list(array.type):
         within = [array.values]
+    elif types.is_map(array.type):
+        within = [array.keys, array.items]
     elif types.is_struct(array.type):
         within = [array.field(at) for at in range(array.type.num_fields)]
     return array.offset < 0 or any(_starts_before(arrow, each) for each in within)

@@ -8,7 +8,8 @@ are refused.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, SupportsIndex, TypeAlias
 
@@ -17,11 +18,12 @@ from pyclient.buffers.deliveries import Deliveries, finish, reject_rows
 from pyclient.buffers.pool import Waiter
 from pyclient.buffers.rows import CHUNK, Rows, no_partition
 from pyclient.codec.arrow_input import Batch, Lists, Names, batches
-from pyclient.errors import BufferExhaustedError, KafkaError
+from pyclient.errors import BufferExhaustedError, ConfigurationError, KafkaError
+from pyclient.plugins import ColumnEncoder
 from pyclient.client.interceptors import Interceptors
 from pyclient.producer.arguments import as_bytes, check_partition, check_timestamp, header_pairs, headers_bytes
 from pyclient.producer.core import ProducerCore
-from pyclient.producer.preparation import PrepareEach
+from pyclient.producer.preparation import PrepareColumn, PrepareEach
 from pyclient.producer.routing import with_added
 from pyclient.producer.waits import BlockBudget, append_when_granted, wait_for_topic
 from pyclient.runtime.steps import Step, Steps
@@ -29,6 +31,8 @@ from pyclient.runtime.steps import Step, Steps
 BulkSteps: TypeAlias = Steps[Step, Deliveries]
 ANY: Final = -1
 LAST_PARTITION: Final = 2**31 - 1
+Encoders: TypeAlias = Mapping[str, ColumnEncoder]
+"""By part: "value" and "key"."""
 
 
 class _Refused:
@@ -152,13 +156,14 @@ class BulkSend:
 
     # ---- Arrow ------------------------------------------------------------------------------------------------------
 
-    def arrow(self, topic: str | None, data: Any, names: Names) -> BulkSteps:
+    def arrow(self, topic: str | None, data: Any, names: Names, encoders: Encoders) -> BulkSteps:
         """Queue the rows of *data*."""
         if topic is not None:
             _check_topic(topic)
+        _check_encoders(encoders, self._router.serialized)
         first = 0
         slow = bool(self._router.serialized) or self._router.chooses(keyed=True) or self._interceptors is not None
-        found = batches(data, names, free=self._router.serialized, as_lists=slow)
+        found = batches(data, names, free=self._router.serialized, encoded=encoders, as_lists=slow)
         default: TopicQueues | Exception = ValueError("its topic is null, and send_arrow was given no topic")
         if topic is not None:
             default = yield from wait_for_topic(self._core, topic, None, self._budget)
@@ -166,6 +171,7 @@ class BulkSend:
             topics = yield from self._topics_of(batch, default)
             yield from self._wait_for_partitions(batch, topics)
             names_of = [topic or "", *batch.topics]
+            yield from self._encode(batch, names_of, encoders, first)
             rows = self._make_rows(topics, names_of, self._key_hash)
             for start in range(0, batch.rows, CHUNK):
                 stop = min(start + CHUNK, batch.rows)
@@ -200,6 +206,13 @@ class BulkSend:
                 self._awaited[queues.topic] = wanted
                 with contextlib.suppress(KafkaError):
                     yield from wait_for_topic(self._core, queues.topic, wanted, self._budget)
+
+    def _encode(self, batch: Batch, names: list[str], encoders: Encoders, first: int) -> Steps[Step, None]:
+        for part, encoder in encoders.items():
+            is_key = part == "key"
+            for name in filter(None, names):
+                yield PrepareColumn(encoder, name, is_key)
+            batch.encode(part, partial(encoder.encode, topics=names, first=first, is_key=is_key))
 
     def _load_lists(self, rows: Rows, names: list[str], first: int, lists: Lists) -> Steps[Step, None]:
         places = lists[4]
@@ -252,6 +265,24 @@ class BulkSend:
 
     def _now(self) -> int:
         return self._core.environment.wall()
+
+
+def arrow_columns(value: str | ColumnEncoder | None, key: str | ColumnEncoder | None, headers: str | None, timestamp: str | None,
+                  topic: str | None, partition: str | None) -> tuple[Names, Encoders]:
+    """The arguments of `send_arrow`: the columns' names, and what encodes them."""
+    encoders = {part: given for part, given in (("value", value), ("key", key)) if given is not None and not isinstance(given, str)}
+    for part, encoder in encoders.items():
+        if not hasattr(encoder, "encode") or not hasattr(encoder, "column"):
+            raise TypeError(f"{part} = {encoder!r}: expected a column's name, an encoder such as AvroEncoder, or None")
+    names = {part: given if given is None or isinstance(given, str) else given.column or part for part, given in (("value", value), ("key", key))}
+    return Names(names["value"], names["key"], headers, timestamp, topic, partition), encoders
+
+
+def _check_encoders(encoders: Encoders, serialized: Collection[str]) -> None:
+    for part in encoders:
+        if part in serialized:
+            raise ConfigurationError(f"{part}: the producer has a {part}_serializer, which would get what the encoder made; send_arrow with an encoder "
+                                     f"needs a producer without a {part}_serializer")
 
 
 def _columns(values: Iterable[Any], keys: Iterable[Any] | None, headers: Iterable[Any] | None,

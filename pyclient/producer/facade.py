@@ -17,7 +17,6 @@ from typing_extensions import Unpack
 from pyclient.buffers.deliveries import Deliveries
 from pyclient.buffers.delivery import Delivery
 from pyclient.buffers.fast_send import AsyncFastSend, FastSend, async_fast_send, fast_send
-from pyclient.codec.arrow_input import Names
 from pyclient.config import ProducerConfig
 from pyclient.config.declaration import with_hidden_secrets
 from pyclient.errors import ClientClosedError, KafkaError, KafkaTimeoutError, counted, raisable
@@ -25,7 +24,8 @@ from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.option_types import ProducerOptions
 from pyclient.records import ConsumerGroupMetadata, K_contra, RecordMetadata, V_contra
 from pyclient.producer.arguments import GivenHeaders
-from pyclient.producer.bulk import BulkSend
+from pyclient.plugins import ColumnEncoder
+from pyclient.producer.bulk import BulkSend, arrow_columns
 from pyclient.producer.callbacks import LoopObserver, ThreadObserver
 from pyclient.producer.shutdown import ProducerShutdown, limit_after
 from pyclient.client.facade_base import OPTION, AsyncFacade, Facade, left, raise_or_note, seconds
@@ -118,7 +118,7 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
         with BulkSend(self._open_producer()) as bulk:
             return self._run(bulk.values(topic, values, keys, headers, timestamps, partition))
 
-    def send_arrow(self, topic: str | None, data: Any, *, value: str | None = "value", key: str | None = "key",
+    def send_arrow(self, topic: str | None, data: Any, *, value: str | ColumnEncoder | None = "value", key: str | ColumnEncoder | None = "key",
                    headers: str | None = "headers", timestamp: str | None = "timestamp", topic_column: str | None = None,
                    partition_column: str | None = None) -> Deliveries:
         """Queue a record for each row of *data*, in their order: a table, a record batch, anything with
@@ -132,14 +132,19 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
         partition within ``max_block_ms``, or if its offsets are damaged. Waits, and refuses records, as `send_many`.
         Change no buffer of the data meanwhile.
 
+        An encoder in place of a name, such as ``value=AvroEncoder(...)``, makes the bytes of a column of other types.
+
         Raises:
             ImportError: pyarrow is not installed.
+            ConfigurationError: the producer has a serializer for what an encoder encodes.
             MetadataTimeoutError: *topic* is not known; nothing was queued.
+            SerializationError: the encoder's schema does not fit; nothing of these (up to 65,536) rows was queued, and a
+                note has the index that was reached.
             TypeError, ValueError: the message names the column that is wrong or damaged; nothing of its batch was
                 queued, and a note has the index that was reached.
         """
         with BulkSend(self._open_producer()) as bulk:
-            return self._run(bulk.arrow(topic, data, Names(value, key, headers, timestamp, topic_column, partition_column)))
+            return self._run(bulk.arrow(topic, data, *arrow_columns(value, key, headers, timestamp, topic_column, partition_column)))
 
     def flush(self, timeout: float | None = OPTION) -> None:
         """Wait until everything sent before this call is acknowledged or has failed, and its delivery callbacks and
@@ -331,12 +336,12 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
         with BulkSend(self._checked_core()) as bulk:
             return await self._run(bulk.values(topic, values, keys, headers, timestamps, partition))
 
-    async def send_arrow(self, topic: str | None, data: Any, *, value: str | None = "value", key: str | None = "key",
+    async def send_arrow(self, topic: str | None, data: Any, *, value: str | ColumnEncoder | None = "value", key: str | ColumnEncoder | None = "key",
                    headers: str | None = "headers", timestamp: str | None = "timestamp", topic_column: str | None = None,
                    partition_column: str | None = None) -> Deliveries:
         """As `Producer.send_arrow`; suspends and may be cancelled as `send_many`."""
         with BulkSend(self._checked_core()) as bulk:
-            return await self._run(bulk.arrow(topic, data, Names(value, key, headers, timestamp, topic_column, partition_column)))
+            return await self._run(bulk.arrow(topic, data, *arrow_columns(value, key, headers, timestamp, topic_column, partition_column)))
 
     async def flush(self, timeout: float | None = OPTION) -> None:
         """As `Producer.flush`."""

@@ -4,12 +4,14 @@ Only an async producer awaits; in a sync one ``serialize`` itself may block, so 
 """
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import attrs
 
 from pyclient.errors import SerializationError
+from pyclient.plugins import ColumnEncoder
 from pyclient.producer.routing import Router
 from pyclient.runtime.loop_thread import Portal
 
@@ -46,6 +48,26 @@ class PrepareEach:
     async def run_async(self) -> list[SerializationError | None]:
         """As `Step.run_async`."""
         return [await _error_of(self.router, record) for record in self.records]
+
+
+@attrs.frozen
+class PrepareColumn:
+    """Let a column's encoder ask for what it needs, on no event loop."""
+
+    encoder: ColumnEncoder
+    topic: str
+    is_key: bool
+
+    def run(self, portal: Portal) -> None:
+        """As `Step.run`."""
+        self.encoder.prepare(self.topic, is_key=self.is_key)
+
+    async def run_async(self) -> None:
+        """As `Step.run_async`."""
+        if self.encoder.is_prepared(self.topic, is_key=self.is_key):
+            self.encoder.prepare(self.topic, is_key=self.is_key)
+        else:
+            await asyncio.to_thread(self.encoder.prepare, self.topic, is_key=self.is_key)
 
 
 async def _error_of(router: Router, record: Unserialized) -> SerializationError | None:
