@@ -62,8 +62,10 @@ class AvroInput:
         if len(set(names)) < len(names):
             raise MisfitError(f"{node.where} has two fields of one name")
         self._keep(array)
+        # below a null struct Arrow may hold anything: flatten makes it null
+        columns = array.flatten() if array.null_count else [array.field(at) for at in range(len(names))]
         for schema, child in zip(node.schema["fields"], node.children, strict=True):
-            self._add(child, array.field(names.index(child.path[-1])) if child.path[-1] in names else _missing(schema, child, len(array)))
+            self._add(child, columns[names.index(child.path[-1])] if child.path[-1] in names else _missing(schema, child, len(array)))
 
     def _add_items(self, node: AvroNode, array: Any) -> None:
         """An array's or a map's; offsets count within all items, also those before a slice."""
@@ -73,7 +75,7 @@ class AvroInput:
                 raise MisfitError(f"{node.where} is {kind}, not a map")
             within = [array.keys, array.items]
         else:
-            if types.is_large_list(kind) or types.is_fixed_size_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind):
+            if types.is_large_list(kind) or types.is_fixed_size_list(kind):
                 array = self._cast(node, array, self._arrow.list_(kind.value_type))
             if not types.is_list(array.type):
                 raise MisfitError(f"{node.where} is {kind}, not a list")
