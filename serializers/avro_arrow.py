@@ -416,7 +416,7 @@ class AvroEncoder:
             raise SerializationError(str(error)) from error
         rows = AvroRows(node.program(), fitted.buffers, len(data))
         self._write(rows, node, len(data), [None if each is None else each.prefix for each in written], places, first)
-        return _large_binary(rows, len(data))
+        return large_binary(rows, len(data))
 
     def _write(self, rows: AvroRows, node: AvroNode, count: int, prefixes: Sequence[bytes | None], places: Sequence[int] | None,
                first: int) -> None:
@@ -438,7 +438,8 @@ class AvroEncoder:
         return found
 
 
-def _large_binary(rows: AvroRows, count: int) -> Any:
+def large_binary(rows: AvroRows, count: int) -> Any:
+    """The first *count* rows, in the memory of *rows*."""
     arrow = import_module("pyarrow")
     valid, offsets, data, size = rows.buffers()
     content = arrow.foreign_buffer(data, size, rows) if size else arrow.py_buffer(b"")

@@ -12,7 +12,7 @@ from cython.cimports.cpython.mem import PyMem_RawCalloc, PyMem_RawFree, PyMem_Ra
 from cython.cimports.libc.stdint import int32_t, int64_t, uint64_t, uintptr_t
 from cython.cimports.libc.string import memcmp, memcpy, memset
 from cython.cimports.pyclient.codec.avro_kinds import (
-    ARRAY, BOOLEAN, BYTES, DECIMAL, DECIMAL_FIXED, ENUM, INT, LONG, MAP, NULLS, RECORD, STRING, TIME_INT, TIME_LONG, UUID, is_uuid)
+    ARRAY, BYTES, DECIMAL, DECIMAL_FIXED, ENUM, INT, LONG, MAP, NULLS, RECORD, STRING, TIME_INT, TIME_LONG, UUID, is_uuid)
 
 FAULTS = (
     "", "the data ends too early", "a number is longer than its type", "a length or count is negative or exceeds the data",
@@ -337,8 +337,6 @@ def read_bytes(node: cython.pointer(_Node), source: cython.pointer(_Input), inde
         size = node.most
     if source.fault == 0 and size > source.end - source.at:
         fail(source, TOO_EARLY, index)
-    elif kind == BOOLEAN and source.fault == 0 and source.at[0] > 1:
-        fail(source, NO_BRANCH, index)
     elif kind == STRING and source.fault == 0 and not is_text(source.at, size):
         fail(source, NO_TEXT, index)
     elif kind == UUID and source.fault == 0 and not is_uuid(source.at, size):

@@ -145,7 +145,6 @@ def test_damaged_rows_are_errors_as_for_single_records_and_change_no_other_row(d
     ("long", b"\xff" * 10, "a number is longer than its type"),
     ("int", b"\xff\xff\xff\xff\x1f", "a number is longer than its type"),
     ("int", b"\x02\x02", "bytes follow the value's end"),
-    ("boolean", b"\x02", "the schema has no such branch or symbol"),
     (["null", "int"], b"\x04", "the schema has no such branch or symbol"),
     (LOGICAL["uuid"][0], b"\x48" + b"0" * 36, "the text is no UUID"),
     (LOGICAL["decimal"][0], b"\x0a\x0f\xff\xff\xff\xff", "the decimal has more digits than its precision"),
