@@ -20,7 +20,7 @@ FLAGS: Final = "-fsanitize=address -fno-omit-frame-pointer"
 RELEASE: Final = '"-O3", "-g0"'
 CHECKED: Final = '"-O1", "-g1"'
 """Instead of RELEASE: compiles in less time, and reports name lines."""
-FUZZERS: Final = ("mutate", "damage_arrow", "damage_buffers", "damage_messages")
+FUZZERS: Final = ("mutate", "damage_arrow", "damage_avro", "damage_buffers", "damage_messages")
 
 
 def library() -> Path:

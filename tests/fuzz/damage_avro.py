@@ -78,7 +78,7 @@ def arrays(array: Any) -> list[Any]:
         found += arrays(array.keys) + arrays(array.items)
     elif types.is_list(array.type):
         found += arrays(array.values)
-    return found + [array.indices, array.dictionary] if types.is_dictionary(array.type) else found
+    return [*found, array.indices, array.dictionary] if types.is_dictionary(array.type) else found
 
 
 def write_once(chance: random.Random) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pyclient import AsyncConsumer, AsyncProducer, Consumer, Producer
 from pyclient.codec.avro_program import arrow_type, node_of
 from pyclient.errors import ConfigurationError, SerializationError
+from pyclient.records import TopicPartition
 from pyclient.serializers.avro import AvroSerde
 from pyclient.serializers.avro_arrow import AvroDecoder, AvroEncoder
 from pyclient.serializers.avro_schema import AvroSchema
@@ -171,7 +172,7 @@ def test_columns_are_sent_to_each_topic_with_its_schema_and_come_back(cluster: F
         assert stored(cluster, "bills") == [serde.serialize("bills", row) for row in (ROWS[0], None)]
         assert sorted(client.subjects()) == ["bills-value", "orders-value"]
         with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
-            consumer.assign([("orders", 0)])
+            consumer.assign([TopicPartition("orders", 0)])
             consumer.seek_to_beginning()
             read = consumer.poll(10).to_arrow(value=AvroDecoder(AvroRegistrySerde(client)))
     assert read["value"].to_pylist() == [None, ROWS[2], ROWS[0], ROWS[2]]
@@ -219,7 +220,7 @@ def test_async_producers_ask_the_registry_outside_of_their_loop(cluster: FakeClu
             assert turns > 100
             assert sorted(client.subjects()) == ["orders-key", "orders-value"]
             async with AsyncConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
-                consumer.assign([("orders", 0)])
+                consumer.assign([TopicPartition("orders", 0)])
                 consumer.seek_to_beginning()
                 decoder = AvroDecoder(AvroRegistrySerde(client))
                 table = await asyncio.to_thread((await consumer.poll(10)).to_arrow, key=decoder, value=decoder)

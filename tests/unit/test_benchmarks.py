@@ -3,11 +3,13 @@ heeded."""
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 
-from benchmarks import _latencies, _rounds, _timeline, consume, latency, produce, security
+from benchmarks import _latencies, _rounds, _timeline, consume, latency, produce, security, serializers
 from benchmarks._consumers import Job, check
 from benchmarks._rounds import Bound, Figure, Variant
 
@@ -123,3 +125,8 @@ def test_system_calls_are_read_from_the_total_of_straces_summary() -> None:
 
 def test_a_stage_that_a_client_does_not_have_stays_empty() -> None:
     assert list(latency.stages_table({"a": {"encode": 3.0}, "b": {}}))[2:] == ["| encode | 3 | – |"]
+
+
+def test_serializers_are_compared_by_record_and_by_columns_of_equal_values() -> None:
+    run = subprocess.run([sys.executable, "-m", "benchmarks", "serializers", "--records", "20", "--rounds", "1"], capture_output=True, text=True, check=True)
+    assert run.stdout.count("times less CPU than confluent-kafka") == len(serializers.MUSTS)

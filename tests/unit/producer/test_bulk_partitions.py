@@ -89,7 +89,7 @@ def test_P30_P31_a_bulk_chooses_the_partitions_that_send_chooses(name: str | Non
     assert partitions_of(BulkSend(lists).values("orders", values, keys, None, None, None)) == expected
     table = pyarrow.table({"value": pyarrow.array(values, pyarrow.binary()), "key": pyarrow.array(keys, pyarrow.binary())})
     names = Names("value", "key", "headers", "timestamp", None)
-    assert partitions_of(BulkSend(columns).arrow("orders", table, names)) == expected
+    assert partitions_of(BulkSend(columns).arrow("orders", table, names, {})) == expected
 
 
 def test_there_are_ten_partitioners() -> None:
