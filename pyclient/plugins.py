@@ -170,8 +170,8 @@ class ColumnDecoder(Protocol):
 
 
 class ColumnEncoder(Protocol):
-    """Encodes a whole column of keys or values for `Producer.send_arrow`: `pyclient.serializers.avro_arrow.AvroEncoder`.
-    """
+    """Encodes a whole column of keys or values for `Producer.send_arrow`, such as
+    `pyclient.serializers.avro_arrow.AvroEncoder`."""
 
     @property
     def column(self) -> str | None:
@@ -181,7 +181,8 @@ class ColumnEncoder(Protocol):
         """Whether `prepare` would not block. Must not block."""
 
     def prepare(self, topic: str, /, *, is_key: bool) -> None:
-        """Called before `encode`, for each topic of its rows. May block; an async producer calls it in a thread then."""
+        """Called before `encode`, for each topic of its rows. May block: an async producer calls it in a thread then.
+        """
 
     def encode(self, data: pa.Array[Any], /, *, topics: Sequence[str], places: Sequence[int] | None, first: int, is_key: bool) -> pa.Array[Any]:
         """The rows of *data* as a column of bytes, as many; a null is a tombstone. Must not block.

@@ -1,4 +1,4 @@
-"""Whole columns of Avro data: `Records.to_arrow(value=AvroDecoder(...))`, `Producer.send_arrow(value=AvroEncoder(...))`.
+"""Whole columns of Avro data: `AvroDecoder` for `Records.to_arrow`, `AvroEncoder` for `Producer.send_arrow`.
 
 Rows with one writer's schema are read together by compiled code, without a Python object per value. Where a pair of
 schemas allows no such plan, fastavro reads row by row. Needs the extras ``avro`` and ``arrow``.
@@ -396,7 +396,8 @@ class AvroEncoder:
         self._written[topic, is_key] = _Written(schema, node, prefix)
 
     def encode(self, data: Any, *, topics: Sequence[str], places: Sequence[int] | None, first: int, is_key: bool) -> Any:
-        """The encoded rows, a pyarrow LargeBinaryArray. Each row's topic is that at its place in *topics*; None: the first.
+        """The encoded rows, a pyarrow LargeBinaryArray. Each row's topic is that at its place in *topics*; None: the
+        first.
 
         Rows of the topic "" become null. Every other topic was prepared. *first* is the first row's index, for errors.
 

@@ -113,8 +113,8 @@ def _pair(header: Mapping[str, Any] | None) -> tuple[Any, Any]:
 def batches(data: Any, names: Names, *, free: Collection[str] = (), encoded: Collection[str] = (), as_lists: bool = False) -> Iterator[Batch]:
     """*data*, some rows at a time. Wrong names or types raise before the first.
 
-    The parts in *free* may be of any type, for somebody makes bytes of them: they are read *as_lists* then. So may those
-    in *encoded*, which become bytes by `Batch.encode`; their columns must exist.
+    The parts in *free* may be of any type, for somebody makes bytes of them: they are read *as_lists* then. So may
+    those in *encoded*, which become bytes by `Batch.encode`; their columns must exist.
 
     Raises:
         ImportError: pyarrow is not installed.

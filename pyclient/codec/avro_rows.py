@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: freethreading_compatible=True, embedsignature=True
-"""Arrow columns into Avro's binary encoding, row by row, with no Python object per value: the way back of `avro_columns`.
+"""Arrow columns into Avro's binary encoding, row by row, with no Python object per value: `avro_columns`'s way back.
 
 A program is that of `avro_columns`, and each node has the addresses of its Arrow buffers, in the types that
 `avro_program.arrow_type` names (enums as int32). Offsets are compared with the sizes that were given, each read once.
@@ -197,9 +197,9 @@ def write_value(nodes: cython.pointer(_Node), index: cython.int, row: int64_t, t
 class AvroRows:
     """The encoded rows of one array.
 
-    *program* is that of the schema; *buffers* has for each node (validity, offsets, data, the array's offset, the rows of
-    the child or bytes of the data that offsets may reach), as addresses, 0 for none. The caller keeps the memory alive
-    and vouches for the buffers' sizes.
+    *program* is that of the schema; *buffers* has for each node (validity, offsets, data, the array's offset, the rows
+    of the child or bytes of the data that offsets may reach), as addresses, 0 for none. The caller keeps the memory
+    alive and vouches for the buffers' sizes.
 
     Attributes:
         fault: what was wrong with the row that was refused; its node is *fault_node*.
@@ -247,9 +247,9 @@ class AvroRows:
         return self._output.node
 
     def write(self, stop: int64_t, prefix: bytes) -> int:
-        """Write the rows up to *stop*, each behind *prefix*, until one does not fit: its number is returned, else *stop*.
+        """Write the rows up to *stop*, each behind *prefix*. A null row is null.
 
-        A null row is null; where the schema allows null, the program's first node says how that is written.
+        Ends at a row that does not fit: its number is returned, else *stop*.
         """
         size: int64_t = len(prefix)
         first: cython.p_const_uchar = prefix

@@ -138,8 +138,8 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
             ImportError: pyarrow is not installed.
             ConfigurationError: the producer has a serializer for what an encoder encodes.
             MetadataTimeoutError: *topic* is not known; nothing was queued.
-            SerializationError: the encoder's schema does not fit; nothing of these (up to 65,536) rows was queued, and a
-                note has the index that was reached.
+            SerializationError: the encoder's schema does not fit; nothing of these (up to 65,536) rows was queued, and
+                a note has the index that was reached.
             TypeError, ValueError: the message names the column that is wrong or damaged; nothing of its batch was
                 queued, and a note has the index that was reached.
         """

@@ -35,7 +35,7 @@ SCHEMA: Final[dict[str, Any]] = {"type": "record", "name": "R", "fields": [
     {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["X", "Y"]}},
     {"name": "n", "type": {"type": "array", "items": "null"}}, {"name": "d", "type": ["double", "null"]}]}
 SERDE: Final = AvroSerde(SCHEMA)
-NAMES: Final = Names("value", None, None, None, None)
+NAMES: Final = Names("value", None, None, None, None, None)
 ROWS: Final = 5
 
 
