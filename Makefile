@@ -21,7 +21,7 @@ JOBS := 2
 # Files run in the order of tests/levels.py, not in that of their numbers of tests.
 AT_ONCE = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup jars demo test test-all test-pure test-containers test-kerberos nightly proof threads-long flaky soak durability fuzz fuzz-asan test-interpreters check bench trace build docs lock clean
+.PHONY: help setup jars demo test test-all test-pure test-containers test-kerberos nightly proof threads-long flaky soak durability fuzz fuzz-asan test-interpreters wheels check bench trace build docs lock clean
 
 help: ## these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,8 +90,11 @@ test-kerberos: setup jars ## tests/kerberos with a KDC and a broker of its own; 
 	@mkdir -p $(JUNIT)
 	@PYCLIENT_KERBEROS=1 $(PYTEST) --junitxml=$(JUNIT)/test-kerberos.xml tests/kerberos $(ARGS)
 
-test-interpreters: setup ## the wheel built and tested with Debian's Python 3.13 and 3.14; root on Debian; ARGS="3.13 --smoke"
+test-interpreters: setup ## the wheel built and tested with Debian's Python 3.11, 3.13 and 3.14; root on Debian; ARGS="3.13 --smoke"
 	@$(BIN)/python .ci/interpreters.py $(ARGS)
+
+wheels: setup ## wheels for Linux as a release holds them, each proved in an empty environment; dist/wheels; ARGS="3.14"
+	@$(BIN)/python .ci/wheels.py $(ARGS)
 
 check: setup ## ruff, strict mypy, import contracts
 	@$(MAKE) -k check-ruff check-mypy check-imports

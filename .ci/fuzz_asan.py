@@ -10,11 +10,12 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+from checkout import ROOT, copy, tracked
+
 COPY: Final = ROOT / "build" / "asan"
 FLAGS: Final = "-fsanitize=address -fno-omit-frame-pointer"
 RELEASE: Final = '"-O3", "-g0"'
@@ -34,21 +35,10 @@ def library() -> Path:
     return found
 
 
-def tracked() -> list[str]:
-    """The project's files; some may be deleted in the checkout."""
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
-
-
-def copy(names: Sequence[str]) -> None:
-    """Bring the copy up to date, by the time of change: an unchanged source is not compiled again."""
-    for name in names:
-        source, target = ROOT / name, COPY / name
-        if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
-    project = COPY / "pyproject.toml"
-    project.write_text((ROOT / "pyproject.toml").read_text().replace(RELEASE, CHECKED))
+def copy_sources() -> None:
+    """Bring the copy up to date; its modules are compiled for checks, not for speed."""
+    copy(COPY, tracked())
+    (COPY / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text().replace(RELEASE, CHECKED))
 
 
 def compile_modules() -> None:
@@ -75,7 +65,7 @@ def fuzz(name: str, seconds: str, seed: str, env: Mapping[str, str]) -> bool:
 def main(seconds: str, seed: str = "") -> None:
     """Every fuzzer runs, also after one that failed."""
     asan = library()
-    copy(tracked())
+    copy_sources()
     compile_modules()
     seed = seed or str(random.SystemRandom().randrange(2**32))
     failed = [name for name in FUZZERS if not fuzz(name, seconds, seed, environment(asan))]

@@ -1,8 +1,9 @@
 """Builds the wheel with other interpreters and tests it there: ``.ci/interpreters.py [--smoke] [3.13 3.14 ...]``.
 
-Each interpreter is Debian's own, in a root made with debootstrap and kept in the cache outside the checkout. The
-project's files are copied into the root; mounts live in a namespace of their own and end with the command. Needs root
-on Debian. Ends with one line per interpreter; exits 0 with one line where no root can be made.
+Each interpreter is Debian's own, in a root made with debootstrap and kept in the cache outside the checkout; those
+without a GIL are compiled there, once, from the release's source package. The project's files are copied into the root;
+mounts live in a namespace of their own and end with the command. Needs root on Debian. Ends with one line per
+interpreter; exits 0 with one line where no root can be made.
 """
 from __future__ import annotations
 
@@ -14,41 +15,65 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+from checkout import ROOT, copy, tracked
+
 CACHE: Final = Path(os.environ.get("PYCLIENT_CACHE") or Path.home() / ".cache" / "pyclient") / "interpreters"
 PACKAGES: Final = ("python3-dev", "python3-venv", "gcc", "libc6-dev", "ca-certificates")
 KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 SCRIPTS: Final = Path("/usr/share/debootstrap/scripts")
-VENV: Final = "/pyclient/venv"
-TREE: Final = "/pyclient/tree"
-WHEELS: Final = "/pyclient/wheels"
 
 
 class Interpreter(NamedTuple):
-    """A Python of a Debian release."""
+    """A Python of a Debian release; its version ends in ``t`` when it has no GIL."""
 
     version: str
     suite: str
 
+    @property
+    def root(self) -> Path:
+        """The release's files; both interpreters of a release share them."""
+        return CACHE / self.suite
 
-INTERPRETERS: Final = (Interpreter("3.13", "trixie"), Interpreter("3.14", "forky"))
+    @property
+    def home(self) -> str:
+        """Where its copy of the project, its venv and its wheel are; a path inside the root."""
+        return f"/pyclient/{self.version}"
+
+    @property
+    def python(self) -> str:
+        """The program."""
+        return f"python{self.version}"
+
+    @property
+    def pip(self) -> str:
+        return f"{self.home}/venv/bin/python -m pip --disable-pip-version-check -q"
+
+
+INTERPRETERS: Final = (Interpreter("3.11", "bookworm"), Interpreter("3.13", "trixie"), Interpreter("3.14", "forky"))
+SMOKED: Final = ("3.13", "3.14")
+"""What `--smoke` tries; the other tests of CI run on 3.11."""
 SMOKE: Final = ("tests/unit/buffers", "tests/unit/codec", "tests/unit/producer", "tests/broker/test_producer.py")
 FULL: Final = ("tests/unit", "tests/threads", "tests/broker/test_producer.py", "tests/broker/test_consumer.py", "tests/broker/test_groups.py",
                "tests/broker/test_admin.py")
 OF_THE_CHECKOUT: Final = ("tests/unit/ci", "tests/unit/test_generated.py", "tests/unit/test_benchmarks.py", "tests/unit/integration")
 """What these test are the checkout's tools, or Spark; no wheel has them."""
-PACKAGED: Final = ("pyclient", "assignors", "integration", "partitioners", "serializers")
-"""Folders of the wheel. They are removed before the tests: programs that tests start must import the wheel, too."""
+PACKAGED: Final = ("pyclient/", "assignors/", "integration/", "partitioners/", "serializers/")
+"""Folders of the wheel. Tests run where they are missing: programs that tests start must import the wheel, too."""
+OF_THE_BUILD: Final = ("pyproject.toml", "README.md", "LICENSE", "requirements/constraints.txt")
 TOOLS: Final = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist", "httpx", "setuptools", "cython", "numpy", "uvloop")
 EXTRAS: Final = "arrow,testing,tls"
 
 
 class NoRootError(Exception):
     """Why this machine cannot make or enter the root of another Debian release."""
+
+
+class StepError(Exception):
+    """What failed with an interpreter; the output above says why."""
 
 
 def say(text: str) -> None:
@@ -78,11 +103,10 @@ def check_machine() -> None:
                 raise NoRootError("debootstrap cannot be installed")
 
 
-def root_of(interpreter: Interpreter) -> Path:
+def make_root(interpreter: Interpreter) -> None:
     """The root of its release; made when the cache lacks it (about a minute)."""
-    root = CACHE / interpreter.suite
-    if root.is_dir():
-        return root
+    if interpreter.root.is_dir():
+        return
     say(f"making a root of {interpreter.suite} for Python {interpreter.version}")
     half = CACHE / f"{interpreter.suite}.{os.getpid()}"
     script = SCRIPTS / interpreter.suite
@@ -93,8 +117,7 @@ def root_of(interpreter: Interpreter) -> Path:
     if done.returncode:
         shutil.rmtree(half, ignore_errors=True)
         raise NoRootError(f"debootstrap of {interpreter.suite} failed: {done.stdout.splitlines()[-1:]}")
-    half.rename(root)
-    return root
+    half.rename(interpreter.root)
 
 
 def inside(root: Path, command: str, env: Mapping[str, str] | None = None) -> int:
@@ -131,80 +154,116 @@ def _mount(root: Path, source: Path, target: Path) -> list[str]:
 # --- the project in a root --------------------------------------------------------------------------------------------
 
 
-def tracked() -> list[str]:
-    """The project's files; some may be deleted in the checkout."""
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return [name for name in listed.stdout.split("\0") if name and os.path.lexists(ROOT / name)]
+def run_inside(interpreter: Interpreter, what: str, *commands: str, env: Mapping[str, str] | None = None) -> None:
+    """Run shell commands in the root, or raise StepError: *what* failed."""
+    if inside(interpreter.root, " && ".join(commands), env):
+        raise StepError(f"{what} failed")
 
 
-def copy_project(root: Path) -> None:
-    """A copy of the checkout in the root, without what was there before."""
-    tree = root / TREE.lstrip("/")
-    shutil.rmtree(tree, ignore_errors=True)
-    for name in tracked():
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, tree / name, follow_symlinks=False)
-
-
-def prepare(root: Path) -> str:
-    """Shell commands that install the tools and the wheel of this checkout; what has not changed is kept."""
+def install_tools(interpreter: Interpreter) -> None:
+    """Its venv with what builds and tests; kept while the same is asked for."""
     needs = " ".join(map(shlex.quote, TOOLS))
-    constraints = (ROOT / "requirements" / "constraints.txt").read_text()
-    mark = hashlib.sha256(repr((needs, EXTRAS, constraints, (ROOT / "pyproject.toml").read_text())).encode()).hexdigest()[:16]
-    pip = f"{VENV}/bin/python -m pip --disable-pip-version-check -q"
-    sources = hashlib.sha256(b"".join(name.encode() + (ROOT / name).read_bytes() for name in tracked() if _is_packaged(name) and (ROOT / name).is_file())).hexdigest()[:16]
-    return " && ".join([
-        f"cd {TREE}",
-        f"(test -e {VENV}/{mark} || (python3 -m venv --clear {VENV} && {pip} install -c requirements/constraints.txt {needs} && touch {VENV}/{mark}))",
-        f"(test -d {WHEELS}/{sources} || (rm -rf {WHEELS} && {pip} wheel --no-deps --no-build-isolation -w {WHEELS}/half . && mv {WHEELS}/half {WHEELS}/{sources}))",
-        f'for wheel in {WHEELS}/{sources}/*.whl; do {pip} install -c requirements/constraints.txt "$wheel[{EXTRAS}]" && {pip} install --force-reinstall --no-deps $wheel; done',
-        f"rm -rf {' '.join(PACKAGED)}"])
+    inputs = (needs, EXTRAS, *((ROOT / name).read_text() for name in ("requirements/constraints.txt", "pyproject.toml")))
+    mark = f"{interpreter.home}/venv/{_digest(repr(inputs).encode())}"
+    if not (interpreter.root / mark.lstrip("/")).exists():
+        run_inside(interpreter, "installing the tools", f"{interpreter.python} -m venv --clear {interpreter.home}/venv", f"cd {interpreter.home}/source",
+                   f"{interpreter.pip} install -c requirements/constraints.txt {needs}", f"touch {mark}")
 
 
-def _is_packaged(name: str) -> bool:
-    """Whether a change of the file may change the wheel."""
-    return name.startswith(tuple(f"{folder}/" for folder in PACKAGED)) or name in ("pyproject.toml", "README.md")
+def build_wheel(interpreter: Interpreter) -> Path:
+    """The wheel of this checkout, as a path of this machine; only modules that changed are compiled again."""
+    home = interpreter.root / interpreter.home.lstrip("/")
+    names = [name for name in tracked() if name.startswith(PACKAGED) or name in OF_THE_BUILD]
+    if copy(home / "source", names):
+        shutil.rmtree(home / "source" / "build", ignore_errors=True)  # it holds what has another name by now
+    install_tools(interpreter)
+    wheels = home / "wheels" / _digest(*(name.encode() + (ROOT / name).read_bytes() for name in names if (ROOT / name).is_file()))
+    if not wheels.exists():
+        say(f"Python {interpreter.version}: building the wheel")
+        (home / "parallel.cfg").write_text(f"[build_ext]\nparallel = {os.cpu_count() or 1}\n")
+        run_inside(interpreter, "building the wheel", f"cd {interpreter.home}/source", f"rm -rf {interpreter.home}/wheels",
+                   f"{interpreter.pip} wheel --no-deps --no-build-isolation -w {interpreter.home}/wheels/half .",
+                   env={"DIST_EXTRA_CONFIG": f"{interpreter.home}/parallel.cfg"})
+        (home / "wheels" / "half").rename(wheels)
+    (wheel,) = wheels.glob("*.whl")
+    return wheel
 
 
-def run_tests(tests: Sequence[str]) -> str:
-    """The shell command that tests the installed wheel."""
+def _digest(*parts: bytes) -> str:
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+
+def install_wheel(interpreter: Interpreter, wheel: Path) -> None:
+    name = f"/{wheel.relative_to(interpreter.root)}"
+    run_inside(interpreter, "installing the wheel", f"cd {interpreter.home}/source",
+               f'{interpreter.pip} install -c requirements/constraints.txt "{name}[{EXTRAS}]"',
+               f"{interpreter.pip} install --force-reinstall --no-deps {name}")
+
+
+def run_tests(interpreter: Interpreter, tests: Sequence[str]) -> None:
+    """Test the installed wheel, in a copy of the checkout without its source."""
+    copy(interpreter.root / interpreter.home.lstrip("/") / "tree", [name for name in tracked() if not name.startswith(PACKAGED)])
     ignored = " ".join(f"--ignore={each}" for each in OF_THE_CHECKOUT)
-    return f"cd {TREE} && {VENV}/bin/pytest -q -p no:cacheprovider -n {os.cpu_count() or 1} --dist loadfile {ignored} {' '.join(tests)}"
+    say(f"Python {interpreter.version}: testing the wheel")
+    run_inside(interpreter, "a test", f"cd {interpreter.home}/tree",
+               f"{interpreter.home}/venv/bin/pytest -q -p no:cacheprovider -n {os.cpu_count() or 1} --dist loadfile {ignored} {' '.join(tests)}",
+               env={"PYCLIENT_CACHE": "/pyclient/cache"})
 
 
 def try_out(interpreter: Interpreter, tests: Sequence[str]) -> str:
     """Build and test with one interpreter; returns how it ended."""
-    root = root_of(interpreter)
-    copy_project(root)
-    (root / TREE.lstrip("/") / "parallel.cfg").write_text(f"[build_ext]\nparallel = {os.cpu_count() or 1}\n")
-    say(f"Python {interpreter.version}: building the wheel")
-    if inside(root, prepare(root), {"DIST_EXTRA_CONFIG": f"{TREE}/parallel.cfg"}):
-        return "the wheel could not be built or installed"
-    say(f"Python {interpreter.version}: testing the wheel")
-    return "tests failed" if inside(root, run_tests(tests), {"PYCLIENT_CACHE": "/pyclient/cache"}) else "passed"
+    install_wheel(interpreter, build_wheel(interpreter))
+    run_tests(interpreter, tests)
+    return "passed"
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Try every interpreter named, or all; a failure of one does not stop the others."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("versions", nargs="*", metavar="VERSION", help=f"of {', '.join(each.version for each in INTERPRETERS)} (all)")
-    parser.add_argument("--smoke", action="store_true", help="the part that CI runs")
-    parser.add_argument("--tests", nargs="+", help="other tests than usual")
-    chosen = parser.parse_args(arguments)
+# --- each in turn -----------------------------------------------------------------------------------------------------
+
+
+def each_in_turn(versions: Sequence[str], work: Callable[[Interpreter], str]) -> None:
+    """Do *work* with every interpreter of these versions; a failure of one does not stop the others.
+
+    Prints how each ended; exits with 1 when one failed.
+    """
     try:
         check_machine()
-        ends = {}
-        for interpreter in INTERPRETERS:
-            if not chosen.versions or interpreter.version in chosen.versions:
-                began = time.monotonic()
-                end = try_out(interpreter, chosen.tests or (SMOKE if chosen.smoke else FULL))
-                ends[interpreter.version] = f"{end} after {time.monotonic() - began:.0f} s"
     except NoRootError as error:
         say(f"skipped: {error}")
         return
+    ends = {interpreter.version: _end_of(interpreter, work) for interpreter in INTERPRETERS if interpreter.version in versions}
     for version, end in ends.items():
         say(f"Python {version}: {end}")
-    sys.exit(any("passed" not in end for end in ends.values()))
+    sys.exit(any(end.startswith("FAILED") for end in ends.values()))
+
+
+def _end_of(interpreter: Interpreter, work: Callable[[Interpreter], str]) -> str:
+    began = time.monotonic()
+    try:
+        make_root(interpreter)
+        end = work(interpreter)
+    except NoRootError as error:
+        return f"skipped: {error}"
+    except StepError as error:
+        end = f"FAILED: {error}"
+    return f"{end} after {time.monotonic() - began:.0f} s"
+
+
+def chosen_versions(named: Sequence[str], otherwise: Sequence[str] = ()) -> Sequence[str]:
+    """The versions on the command line, else *otherwise*, else all."""
+    known = [interpreter.version for interpreter in INTERPRETERS]
+    if unknown := set(named) - set(known):
+        sys.exit(f"interpreters: {', '.join(sorted(unknown))} is not one of {', '.join(known)}")
+    return named or otherwise or known
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("versions", nargs="*", metavar="VERSION", help="such as 3.14 (all)")
+    parser.add_argument("--smoke", action="store_true", help="the part that CI runs")
+    parser.add_argument("--tests", nargs="+", help="other tests than usual")
+    chosen = parser.parse_args(arguments)
+    tests = chosen.tests or (SMOKE if chosen.smoke else FULL)
+    each_in_turn(chosen_versions(chosen.versions, SMOKED if chosen.smoke else ()), lambda interpreter: try_out(interpreter, tests))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,18 @@
 """What every wheel must do on its own platform, without a broker: import completely, compiled, and carry a record.
 
-Run by cibuildwheel in an environment that holds the wheel and its dependencies only; uses nothing of the checkout.
+Run by cibuildwheel and `make wheels` in an environment that holds the wheel and its dependencies only; uses nothing of
+the checkout. With a number of milliseconds, ``import pyclient`` must not take more.
 """
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 
 COMPILED = ("pyclient.codec.batches", "pyclient.codec.crc", "pyclient.codec.encode", "pyclient.codec.record")
+UNUSED = {"": ("kio", "attr", "asyncio", "pyclient.config"), "Producer": ("pyclient.admin", "pyclient.consumer", "pyclient.integration", "pyclient.testing"),
+          "Consumer": ("pyclient.admin", "pyclient.integration", "pyclient.producer", "pyclient.testing"), "Admin": ("pyclient.consumer", "pyclient.producer")}
+"""What an import of a name must not bring; the first is ``import pyclient``."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -35,8 +41,31 @@ def check_round_trip() -> None:
             raise SystemExit(f"records changed on their way through {codec}")
 
 
+def check_unused() -> None:
+    for name, unused in UNUSED.items():
+        program = f"import sys, pyclient; {f'pyclient.{name}; ' if name else ''}print(*set(sys.modules) & set({unused}))"
+        if brought := subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip():
+            raise SystemExit(f"pyclient{name and '.'}{name} imports {brought}, which it does not use")
+
+
+def import_ms(statement: str) -> float:
+    """CPU time of an import in a process of its own, the least of ten: other load only adds to it."""
+    program = f"import time; began = time.process_time(); {statement}; print((time.process_time() - began) * 1000)"
+    return min(float(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout) for _ in range(10))
+
+
+def check_import_time(most_ms: float) -> None:
+    alone = import_ms("import pyclient")
+    print(f"wheel: import pyclient {alone:.1f} ms of CPU; with Producer and Consumer {import_ms('from pyclient import Consumer, Producer'):.0f} ms")
+    if alone > most_ms:
+        raise SystemExit(f"import pyclient took {alone:.1f} ms; {most_ms} are the most")
+
+
 if __name__ == "__main__":
     check_compiled()
     check_public_names()
     check_round_trip()
+    check_unused()
+    for most_ms in sys.argv[1:]:
+        check_import_time(float(most_ms))
     print("wheel: imports, is compiled, carries records through every codec")

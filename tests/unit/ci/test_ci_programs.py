@@ -35,7 +35,11 @@ def load(name: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(ROOT / ".ci"))  # they import each other, as they do when run
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
     return module
 
 
@@ -105,6 +109,26 @@ def test_at_most_one_rule_in_ten_of_a_list_may_have_a_reason_instead(trace: Modu
 
 def test_without_results_nothing_is_proven(trace: ModuleType) -> None:
     assert "run `make test-all` first" in faults(trace, "- **M08** First.")[-1]
+
+
+def test_a_copy_of_the_checkout_touches_only_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load("checkout")
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    target = tmp_path / "target"
+    for name in ("same", "changed", "gone"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "link").symlink_to("same")
+    assert module.copy(target, ["same", "changed", "gone", "link"])
+    unchanged = (target / "same").stat().st_mtime_ns
+    (target / "built").write_text("of what was copied")
+    (tmp_path / "changed").write_text("otherwise")
+    (tmp_path / "same").touch()
+    assert not module.copy(target, ["same", "changed", "gone", "link"])
+    assert module.copy(target, ["same", "changed", "link"])
+    assert {path.name: path.read_text() for path in target.iterdir() if path.name != module.NAMES} == {
+        "same": "same", "changed": "otherwise", "link": "same", "built": "of what was copied"}
+    assert (target / "link").is_symlink()
+    assert (target / "same").stat().st_mtime_ns == unchanged
 
 
 @pytest.mark.parametrize(("inside", "sections", "line", "code"), [
@@ -186,7 +210,7 @@ def test_fuzz_asan_runs_every_fuzzer_after_one_that_failed(monkeypatch: pytest.M
 
     for name in ("library", "compile_modules"):
         monkeypatch.setattr(module, name, lambda: Path("libasan.so"))
-    monkeypatch.setattr(module, "copy", lambda _names: None)
+    monkeypatch.setattr(module, "copy_sources", lambda: None)
     monkeypatch.setattr(module, "fuzz", fuzz)
     with pytest.raises(SystemExit, match=r"failed: mutate \(seed 7\)"):
         module.main("1", "7")
