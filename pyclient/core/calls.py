@@ -317,9 +317,11 @@ class Calls:
 
     def _timeout(self, call: Call) -> KafkaError:
         cause = call.last_error or self._metadata.last_error
-        tried = f"tried {call.attempts} times, last error: {cause}" if call.attempts else f"no broker was ready: {cause or 'none answered'}"
+        tried = [f"tried {call.attempts} times, last error: {cause}"] if call.attempts else []
+        waits = [f"node {call.node} has not answered"] if call.in_flight else []
+        why = "; ".join(tried + waits) or f"no broker was ready: {cause or 'none answered'}"
         return KafkaTimeoutError(
-            f"{call.what} did not finish within its timeout ({tried}). It may or may not have been carried out. "
+            f"{call.what} did not finish within its timeout ({why}). It may or may not have been carried out. "
             "Check the brokers, or use a longer timeout.")
 
 

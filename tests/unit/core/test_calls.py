@@ -399,8 +399,8 @@ def test_what_cannot_be_cured_ends_the_call_at_once(calling: Calling, cause: Kaf
     assert calling.ended == [(None, cause)]
 
 
-@pytest.mark.parametrize("nodes", [set(), {1, 2, 3}])
-def test_a_call_ends_at_its_deadline_and_says_what_it_waited_for(calling: Calling, nodes: set[int]) -> None:
+@pytest.mark.parametrize(("nodes", "waited_for"), [(set(), "no broker was ready"), ({2}, "(node 2 has not answered)")])
+def test_a_call_ends_at_its_deadline_and_says_what_it_waited_for(calling: Calling, nodes: set[int], waited_for: str) -> None:
     calling.world.nodes = nodes
     calling.describes(timeout=5.0)
     sent = calling.turn()
@@ -409,6 +409,7 @@ def test_a_call_ends_at_its_deadline_and_says_what_it_waited_for(calling: Callin
     ((_, error),) = calling.ended
     assert isinstance(error, KafkaTimeoutError)
     assert "describing topics" in str(error)
+    assert waited_for in str(error)
     for each in sent:
         each.reply(**view())
     assert len(calling.ended) == 1
