@@ -4,8 +4,10 @@ from pyclient.descriptions.configs import (
 )
 from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupMember, GroupOffset, OffsetReset
 from pyclient.descriptions.offsets import ListedOffset, OffsetSpec
+from pyclient.descriptions.transactions import FencedProducer, ProducerState, TransactionDescription, TransactionListing
 
 __all__ = [
     "ConfigChange", "ConfigEntry", "ConfigOperation", "ConfigResource", "ConfigSource", "ConfigSynonym", "ConfigType",
-    "GroupDescription", "GroupListing", "GroupMember", "GroupOffset", "ListedOffset", "OffsetReset", "OffsetSpec", "ResourceType",
+    "FencedProducer", "GroupDescription", "GroupListing", "GroupMember", "GroupOffset", "ListedOffset", "OffsetReset", "OffsetSpec",
+    "ProducerState", "ResourceType", "TransactionDescription", "TransactionListing",
 ]

@@ -33,6 +33,7 @@ class Api(enum.IntEnum):
     ADD_PARTITIONS_TO_TXN = 24
     ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
+    WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     SASL_AUTHENTICATE = 36
@@ -99,6 +100,7 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.ADD_PARTITIONS_TO_TXN: VersionRange(0, 3),  # from 4 on brokers send it to each other
     Api.ADD_OFFSETS_TO_TXN: VersionRange(0, 4),
     Api.END_TXN: VersionRange(0, 5),
+    Api.WRITE_TXN_MARKERS: VersionRange(1, 1),
     Api.TXN_OFFSET_COMMIT: VersionRange(0, 5),
     Api.DESCRIBE_CONFIGS: VersionRange(1, 4),
     Api.SASL_AUTHENTICATE: VersionRange(0, 2),
@@ -106,6 +108,9 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.DELETE_GROUPS: VersionRange(0, 2),
     Api.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
     Api.OFFSET_DELETE: VersionRange(0, 0),
+    Api.DESCRIBE_PRODUCERS: VersionRange(0, 0),
+    Api.DESCRIBE_TRANSACTIONS: VersionRange(0, 0),
+    Api.LIST_TRANSACTIONS: VersionRange(0, 1),
     Api.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1),
     Api.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 1),
 }

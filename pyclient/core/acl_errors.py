@@ -83,6 +83,11 @@ RIGHTS: Final[Mapping[tuple[Api, int | None], Right]] = {
     (Api.TXN_OFFSET_COMMIT, GROUP): Right("READ", more=" (to commit its offsets in a transaction)"),
     (Api.TXN_OFFSET_COMMIT, TOPIC): Right("READ", " from "),
     (Api.END_TXN, TRANSACTIONAL_ID): _TRANSACT,
+    (Api.LIST_TRANSACTIONS, CLUSTER): Right("DESCRIBE", more=" (or of each transactional id)"),
+    (Api.DESCRIBE_TRANSACTIONS, TRANSACTIONAL_ID): Right("DESCRIBE", more=" (WRITE includes it)"),
+    (Api.DESCRIBE_TRANSACTIONS, TOPIC): _SEE,
+    (Api.DESCRIBE_PRODUCERS, TOPIC): Right("READ", " from "),
+    (Api.WRITE_TXN_MARKERS, CLUSTER): Right("ALTER", more=" (to abort a transaction of another producer)"),
 }
 """The right that each request needs, by API and error code."""
 

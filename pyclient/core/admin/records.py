@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
-from pyclient.core.acl_errors import error_of
-from pyclient.core.calls import Broker, Call, CallOutcome, Done, Finish
+from pyclient.core.admin.partitions import by_topic, per_partition
+from pyclient.core.calls import Broker, Call, CallOutcome, Finish
 from pyclient.descriptions.offsets import ListedOffset, OffsetSpec
 from pyclient.records import NO_LEADER_EPOCH, TopicPartition
 
@@ -19,13 +19,13 @@ SINCE: Final[Mapping[int, int]] = {OffsetSpec.MAX_TIMESTAMP: 7, OffsetSpec.EARLI
 
 def list_offsets_call(specs: Mapping[TopicPartition, int], *, node: int, isolation: int, finish: Finish, deadline: float | None) -> Call:
     """Offsets by spec or time (ms); the result maps each partition to a `ListedOffset`, None, or its error."""
-    topics = _by_topic((tp, {"partition_index": tp.partition, "current_leader_epoch": NO_LEADER_EPOCH, "timestamp": spec}) for tp, spec in specs.items())
+    topics = _topics((tp, {"partition_index": tp.partition, "current_leader_epoch": NO_LEADER_EPOCH, "timestamp": spec}) for tp, spec in specs.items())
 
     def fields(version: int) -> dict[str, object]:
         return {"replica_id": CONSUMER_ID, "isolation_level": isolation, "topics": topics}
 
     def judge(message: Any) -> CallOutcome:
-        return _per_partition(Api.LIST_OFFSETS, message, _listed)
+        return per_partition(Api.LIST_OFFSETS, message.topics, _listed)
 
     least = max((SINCE.get(spec, 0) for spec in specs.values()), default=0)
     return Call(what=f"listing offsets of {len(specs)} partitions", api=Api.LIST_OFFSETS, target=Broker(node), fields=fields, judge=judge, finish=finish,
@@ -34,28 +34,16 @@ def list_offsets_call(specs: Mapping[TopicPartition, int], *, node: int, isolati
 
 def delete_records_call(offsets: Mapping[TopicPartition, int], *, node: int, timeout: float, finish: Finish, deadline: float | None) -> Call:
     """Delete the records before offsets (-1: all); the result maps each partition to its first offset or its error."""
-    topics = _by_topic((tp, {"partition_index": tp.partition, "offset": offset}) for tp, offset in offsets.items())
+    topics = _topics((tp, {"partition_index": tp.partition, "offset": offset}) for tp, offset in offsets.items())
 
     def fields(version: int) -> dict[str, object]:
         return {"topics": topics, "timeout": datetime.timedelta(seconds=timeout)}
 
     def judge(message: Any) -> CallOutcome:
-        return _per_partition(Api.DELETE_RECORDS, message, lambda part: part.low_watermark)
+        return per_partition(Api.DELETE_RECORDS, message.topics, lambda part: part.low_watermark)
 
     return Call(what=f"deleting records of {len(offsets)} partitions", api=Api.DELETE_RECORDS, target=Broker(node), fields=fields, judge=judge,
                 finish=finish, deadline=deadline)
-
-
-def _by_topic(parts: Iterable[tuple[TopicPartition, dict[str, object]]]) -> list[dict[str, object]]:
-    topics: dict[str, list[dict[str, object]]] = {}
-    for tp, part in parts:
-        topics.setdefault(tp.topic, []).append(part)
-    return [{"name": name, "partitions": each} for name, each in topics.items()]
-
-
-def _per_partition(api: Api, message: Any, result: Any) -> CallOutcome:
-    answers = {TopicPartition(topic.name, part.partition_index): part for topic in message.topics for part in topic.partitions}
-    return Done({tp: error_of(api, part.error_code, tp=tp) if part.error_code else result(part) for tp, part in answers.items()})
 
 
 def _listed(part: Any) -> ListedOffset | None:
@@ -67,3 +55,7 @@ def _listed(part: Any) -> ListedOffset | None:
 
 def _ms(timestamp: Any) -> int | None:
     return None if timestamp is None or timestamp < 0 else timestamp
+
+
+def _topics(parts: Iterable[tuple[TopicPartition, dict[str, object]]]) -> list[dict[str, object]]:
+    return [{"name": name, "partitions": each} for name, each in by_topic(parts).items()]

@@ -73,7 +73,7 @@ class OpenTransaction(NamedTuple):
         return error
 
 
-def init_call(transactional_id: str, timeout: float, finish: Finish, *, present: ProducerId = NO_ID) -> Call:
+def init_call(transactional_id: str, timeout: float, finish: Finish, *, present: ProducerId = NO_ID, deadline: float | None = None) -> Call:
     """Get a producer id for *transactional_id*: fences older producers, and ends what they left open.
 
     With *present*, the same producer gets its next epoch. *timeout* is transaction_timeout_ms in seconds.
@@ -87,7 +87,7 @@ def init_call(transactional_id: str, timeout: float, finish: Finish, *, present:
         return transaction.outcome(Api.INIT_PRODUCER_ID, message.error_code, ProducerId(message.producer_id, message.producer_epoch))
 
     return Call(what=f"getting a producer id for transactional id {transactional_id!r}", api=Api.INIT_PRODUCER_ID, target=transaction.coordinator,
-                fields=fields, judge=judge, finish=finish, deadline=None, versions=None if present is NO_ID else BUMPS)
+                fields=fields, judge=judge, finish=finish, deadline=deadline, versions=None if present is NO_ID else BUMPS)
 
 
 def add_partitions_call(transaction: OpenTransaction, partitions: Iterable[TopicPartition], finish: Finish, *, first: bool, deadline: float | None) -> Call:

@@ -191,4 +191,56 @@ DESCRIBED: Final = Script(name="txn-describe", api=Api.DESCRIBE_TRANSACTIONS, ac
     *topic("topic", partitions=3), *ready(), described(), described(named("unknown")), described(""), described(TXN, TXN),
     add_old(by("pid"), (named("topic"), [0, 2])), add_offsets(by("pid")), described(), end(True, by("pid"), version=4), settled(), described(),
 ))
-SCRIPTS: Final = (INITS, INIT_ABORTS, OWNERS_ABORT, ENDS, NEXT_EPOCHS, ADDITIONS, OFFSETS_ADDED, BATCHES, DESCRIBED)
+
+
+def listed(*states: str, ids: tuple[Value, ...] = (), longer_than_ms: int = NONE, pattern: Value = None, **options: Any) -> Step:
+    """What ListTransactions says of this script's transactional ids."""
+    return Step(api=Api.LIST_TRANSACTIONS, shown=_own, **options, fields={
+        "state_filters": list(states), "producer_id_filters": list(ids), "duration_filter": longer_than_ms, "transactional_id_pattern": pattern})
+
+
+def _own(answer: Plain) -> Plain:
+    own = [each for each in answer["transaction_states"] if each["transactional_id"].startswith("txn.txn-list.")]
+    return {**answer, "transaction_states": sorted(own, key=str)}
+
+
+LISTED: Final = Script(name="txn-list", api=Api.LIST_TRANSACTIONS, acts=(
+    *topic("topic"), *ready(), listed(), listed("Ongoing"), listed("Empty"), listed("Empty", "Strange"), listed("Strange"),
+    add_old(by("pid")), listed("Ongoing"), listed("Empty"), listed("Ongoing", ids=(got("pid", "producer_id"), OTHER)), listed(ids=(OTHER,)),
+    listed("Ongoing", longer_than_ms=3_600_000, since=1),
+    listed("Ongoing", pattern="txn.*", since=2), listed(pattern="nothing", since=2), listed(pattern="", since=2), listed(pattern="(", since=2),
+    end(True, by("pid"), version=4), settled(), listed("Ongoing"), listed("CompleteCommit"), listed(longer_than_ms=3_600_000, since=1),
+))
+
+
+def producers_of(*places: tuple[Value, list[int]], **options: Any) -> Step:
+    """What DescribeProducers says."""
+    topics = [{"name": name, "partition_indexes": indexes} for name, indexes in places or ((named("topic"), [0]),)]
+    return Step(api=Api.DESCRIBE_PRODUCERS, **options, fields={"topics": topics})
+
+
+DESCRIBED_PRODUCERS: Final = Script(name="producers", api=Api.DESCRIBE_PRODUCERS, acts=(
+    *topic("topic", partitions=2), *ready(), producers_of(), producers_of((named("topic"), [0, 1, 7]), (named("unknown"), [0])),
+    add_old(by("pid")), stored(by("pid"), version=11), producers_of(), stored(by("pid"), 1, count=3, version=11), producers_of(),
+    end(True, by("pid"), version=4), settled(), producers_of(), init("next"), producers_of(),
+    add_old(by("next")), stored(by("next"), version=11), producers_of(), end(False, by("next"), version=4), settled(), producers_of(),
+))
+
+
+def marked(producer: tuple[Value, Value], *places: tuple[Value, list[int]], commits: bool = False, coordinator_epoch: int = 0, **options: Any) -> Step:
+    """A marker, as an administrator writes it."""
+    topics = [{"name": name, "partition_indexes": indexes} for name, indexes in places or ((named("topic"), [0]),)]
+    return Step(api=Api.WRITE_TXN_MARKERS, **options, fields={"markers": [
+        {"producer_id": producer[0], "producer_epoch": producer[1], "transaction_result": commits, "coordinator_epoch": coordinator_epoch,
+         "topics": topics}]})
+
+
+MARKERS: Final = Script(name="txn-markers", api=Api.WRITE_TXN_MARKERS, until=1, acts=(
+    *topic("topic", partitions=2), *ready(),
+    add_old(by("pid"), (named("topic"), [0, 1])), stored(by("pid"), version=11), stored(by("pid"), partition=1, version=11),
+    marked(by("pid", -1)), marked(by("pid"), (named("topic"), [0, 7]), (named("unknown"), [0])), producers_of((named("topic"), [0, 1])), log(), log("topic", 1),
+    marked(by("pid"), (named("topic"), [1]), commits=True), producers_of((named("topic"), [1])), log("topic", 1),
+    end(False, by("pid"), version=4), settled(), log(),
+))
+SCRIPTS: Final = (
+    INITS, INIT_ABORTS, OWNERS_ABORT, ENDS, NEXT_EPOCHS, ADDITIONS, OFFSETS_ADDED, BATCHES, DESCRIBED, LISTED, DESCRIBED_PRODUCERS, MARKERS)

@@ -18,6 +18,7 @@ from pyclient.testing.fake.handlers import (
     offsets,
     produce,
     producer_ids,
+    producers,
     records,
     sasl,
     topics,
@@ -62,4 +63,7 @@ HANDLERS: Final[Mapping[Api, Row]] = {
     Api.END_TXN: Row(transactions.end_txn, transactions.refuse_end_txn),
     Api.TXN_OFFSET_COMMIT: Row(transactional_commits.txn_offset_commit, transactional_commits.refuse_txn_offset_commit),
     Api.DESCRIBE_TRANSACTIONS: Row(transactions.describe_transactions, transactions.refuse_describe_transactions),
+    Api.LIST_TRANSACTIONS: Row(transactions.list_transactions, transactions.refuse_list_transactions),
+    Api.WRITE_TXN_MARKERS: Row(producers.write_txn_markers, producers.refuse_write_txn_markers),
+    Api.DESCRIBE_PRODUCERS: Row(producers.describe_producers, producers.refuse_describe_producers),
 }

@@ -1,4 +1,4 @@
-"""Transactions: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, DescribeTransactions."""
+"""Transactions: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, DescribeTransactions, ListTransactions."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,10 +8,11 @@ from kio.schema.errors import ErrorCode
 
 from pyclient.testing.fake.model.homes import OFFSETS_TOPIC, offsets_partition
 from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.patterns import InvalidPatternError, matcher
 from pyclient.testing.fake.model.refusal import RefusalError
 from pyclient.testing.fake.model.request import Fields, Request
 from pyclient.testing.fake.model.transaction_coordinator import TransactionCoordinator
-from pyclient.testing.fake.model.transactions import Event, Place, Producer, Transaction
+from pyclient.testing.fake.model.transactions import Event, Place, Producer, State, Transaction
 
 FENCED_SINCE: Final = 2
 """Before this version a fenced producer gets INVALID_PRODUCER_EPOCH: of AddPartitionsToTxn, AddOffsetsToTxn, EndTxn."""
@@ -171,3 +172,38 @@ def _described(kafka: Kafka, request: Request, transactional_id: str) -> Fields:
 def _state_error(transactional_id: str, code: int) -> Fields:
     return {"error_code": code, "transactional_id": transactional_id, "transaction_state": "", "transaction_timeout": 0,
             "transaction_start_time": 0, "producer_id": 0, "producer_epoch": 0, "topics": []}
+
+
+# ---- listing ---------------------------------------------------------------------------------------------------------
+
+
+def list_transactions(kafka: Kafka, request: Request) -> Fields:
+    """The transactional ids of the broker that was asked."""
+    body, names = request.body, {each.value for each in State}
+    pattern = getattr(body, "transactional_id_pattern", None)
+    try:
+        matches = matcher(pattern) if pattern else None
+        mine = kafka.part(TransactionCoordinator).of(request.broker)
+    except InvalidPatternError:
+        return refuse_list_transactions(request, ErrorCode.invalid_regular_expression)
+    except RefusalError as error:
+        return refuse_list_transactions(request, error.code)
+    wanted = [each for each in mine if _wanted(kafka, body, each) and (matches is None or matches(each.id))]
+    return {"throttle_time": 0, "error_code": 0, "unknown_state_filters": [each for each in body.state_filters if each not in names],
+            "transaction_states": [_listed(each) for each in wanted]}
+
+
+def refuse_list_transactions(_request: Request, code: int) -> Fields:
+    """An error, without transactions."""
+    return {"throttle_time": 0, "error_code": code, "unknown_state_filters": [], "transaction_states": []}
+
+
+def _wanted(kafka: Kafka, body: Any, transaction: Transaction) -> bool:
+    longer_than = getattr(body, "duration_filter", NONE)
+    return ((not body.state_filters or transaction.state.value in body.state_filters)
+            and (not body.producer_id_filters or transaction.producer_id in body.producer_id_filters)
+            and (longer_than < 0 or kafka.wall() - transaction.began_ms > longer_than))
+
+
+def _listed(transaction: Transaction) -> Fields:
+    return {"transactional_id": transaction.id, "producer_id": transaction.producer_id, "transaction_state": transaction.state.value}

@@ -137,6 +137,10 @@ class Producers:
         if not marker.commits:
             self.aborted.append(Aborted(batch.producer_id, first, batch.last_offset))
 
+    def opened_at(self, producer_id: int) -> int | None:
+        """The first offset of a producer's open transaction; None while it has none."""
+        return self._open.get(producer_id)
+
     def first_unstable(self, high_watermark: int) -> int | None:
         """Where the oldest transaction begins whose end is not committed yet."""
         if not self._open and not self._deciding:

@@ -50,6 +50,17 @@ class TransactionCoordinator:
             raise RefusalError(ErrorCode.invalid_producer_id_mapping)
         return found
 
+    def of(self, broker: int) -> list[Transaction]:
+        """The transactional ids that a broker coordinates.
+
+        Raises:
+            RefusalError: it is still loading one of them.
+        """
+        mine = [each for each in self.transactions.values() if self.homes.of(each.id) == broker]
+        if any(self.homes.loading(each.id) for each in mine):
+            raise RefusalError(ErrorCode.coordinator_load_in_progress)
+        return mine
+
     def initialize(self, broker: int, transactional_id: str, timeout_ms: int, expected: Producer | None) -> Producer:
         """Let a producer take over; what its predecessor left open is aborted first.
 

@@ -1,0 +1,172 @@
+"""Transactions: list and describe them, the producers of partitions; fence a producer, abort what one left open."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pyclient.admin.calls import AsyncCalls, BlockingCalls, outcomes
+from pyclient.admin.routing import by_leader, each
+from pyclient.client.facade_base import OPTION
+from pyclient.core.admin.transactions import abort_marker_call, describe_producers_call, describe_transaction_call, list_transactions_call
+from pyclient.core.transactions.calls import ProducerId, init_call
+from pyclient.descriptions.transactions import FencedProducer, ProducerState, TransactionDescription, TransactionListing
+from pyclient.errors import InvalidTxnStateError
+from pyclient.records import TopicPartition
+
+OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
+"""The states of a transaction that has not ended."""
+SHORTEST: Final = 0.001
+"""Seconds; the transaction timeout of an id that is only fenced, and begins none."""
+
+
+class AsyncTransactionCalls(AsyncCalls):
+    """Calls of `AsyncAdmin` that concern transactions and producers."""
+
+    async def list_transactions(self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = (), running_longer_than: float | None = None,
+                                timeout: float | None = OPTION) -> list[TransactionListing]:
+        """The transactional ids of all coordinators, by name; only those in one of *states* and of *producer_ids*, if
+        any are given.
+
+        States are Kafka's: ``Ongoing``, ``PrepareCommit``, ``CompleteAbort``, ``Empty`` … *running_longer_than* is in
+        seconds: only transactions that are open for longer (KIP-994; brokers from 3.8 on), not those that have ended.
+
+        Raises:
+            PartialFailureError: some brokers did not answer; ``results`` has the transactions of the others, by node id.
+        """
+        left, wanted, ids = self._left_of(timeout), _many(states, str, "states"), _many(producer_ids, int, "producer_ids")
+        longer = None if running_longer_than is None else round(running_longer_than * 1000)
+        if longer is not None and not wanted:
+            wanted = list(OPEN)  # for brokers, one that has ended has run for ever
+        cluster = await self._describe([], left())
+
+        def ask(node: int) -> Any:
+            return lambda finish, deadline: list_transactions_call(
+                node=node, states=wanted, producer_ids=ids, longer_than_ms=longer, finish=finish, deadline=deadline)
+
+        answers = await each(self._core, {node: ask(node) for node in cluster.nodes}, left())
+        found = outcomes(list(cluster.nodes), answers, what="broker")
+        return sorted(listed for those in found.values() for listed in those)
+
+    async def describe_transactions(self, transactional_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, TransactionDescription]:
+        """The state of transactional ids, with the partitions of their open transactions.
+
+        Raises:
+            TransactionalIdNotFoundError, TransactionalIdAuthorizationError, …: for a single one; PartialFailureError:
+                for several.
+        """
+        wanted = _ids(transactional_ids)
+
+        def ask(name: str) -> Any:
+            return lambda finish, deadline: describe_transaction_call(name, finish=finish, deadline=deadline)
+
+        return outcomes(wanted, await each(self._core, {name: ask(name) for name in wanted}, self._limit(timeout)), what="transactional id")
+
+    async def describe_producers(self, partitions: Iterable[TopicPartition], *,
+                                 timeout: float | None = OPTION) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        """The idempotent and transactional producers that the leader of each partition remembers, by producer id.
+
+        Raises:
+            UnknownTopicOrPartitionError, TopicAuthorizationError, …: for a single partition; PartialFailureError: for
+                several.
+        """
+        wanted = _partitions(partitions)
+        answers = await by_leader(self._core, wanted, lambda node, those, finish, deadline: describe_producers_call(
+            those, node=node, finish=finish, deadline=deadline), self._limit(timeout), what="describing producers")
+        return {tp: tuple(sorted(found)) for tp, found in outcomes(wanted, answers, what="partition").items()}
+
+    async def abort_transaction(self, partition: TopicPartition, start_offset: int, *, timeout: float | None = OPTION) -> ProducerState:
+        """Abort the transaction that begins at *start_offset* of a partition and that its coordinator has forgotten.
+
+        Such a transaction "hangs": readers with ``read_committed`` stop before it. `describe_producers` has where open
+        transactions begin. Only the partition gets a marker, so do not use it for a transaction that its coordinator
+        knows (`describe_transactions`): that one ends by its producer, its timeout, or `fence_producers`.
+
+        Returns the producer whose transaction it was.
+
+        Raises:
+            InvalidTxnStateError: no transaction that is open begins there.
+            ClusterAuthorizationError, UnknownTopicOrPartitionError, …
+        """
+        left = self._left_of(timeout)
+        producers = (await self.describe_producers([partition], timeout=left()))[partition]
+        producer = next((each for each in producers if each.transaction_start_offset == start_offset), None)
+        if producer is None:
+            raise InvalidTxnStateError(_no_such_transaction(producers, start_offset), topic_partition=partition)
+        answers = await by_leader(self._core, [partition], lambda node, those, finish, deadline: abort_marker_call(
+            partition, producer, node=node, finish=finish, deadline=deadline), left(), what="aborting the transaction")
+        outcomes([partition], answers, what="partition")
+        return producer
+
+    async def fence_producers(self, transactional_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, FencedProducer]:
+        """Refuse whatever the present producers of transactional ids send from now on; their open transactions abort.
+
+        Raises:
+            TransactionalIdAuthorizationError, …: for a single one; PartialFailureError: for several.
+        """
+        wanted = _ids(transactional_ids)
+
+        def ask(name: str) -> Any:
+            return lambda finish, deadline: init_call(name, SHORTEST, finish, deadline=deadline)
+
+        answers = await each(self._core, {name: ask(name) for name in wanted}, self._limit(timeout))
+        found: dict[str, ProducerId] = outcomes(wanted, answers, what="transactional id")
+        return {name: FencedProducer(*producer) for name, producer in found.items()}
+
+
+class TransactionCalls(BlockingCalls):
+    """Calls of `Admin` that concern transactions and producers."""
+
+    _admin: AsyncTransactionCalls
+
+    def list_transactions(self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = (), running_longer_than: float | None = None,
+                          timeout: float | None = OPTION) -> list[TransactionListing]:
+        """As `AsyncAdmin.list_transactions`."""
+        return self._call(lambda: self._admin.list_transactions(
+            states=states, producer_ids=producer_ids, running_longer_than=running_longer_than, timeout=timeout))
+
+    def describe_transactions(self, transactional_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, TransactionDescription]:
+        """As `AsyncAdmin.describe_transactions`."""
+        return self._call(lambda: self._admin.describe_transactions(transactional_ids, timeout=timeout))
+
+    def describe_producers(self, partitions: Iterable[TopicPartition], *,
+                           timeout: float | None = OPTION) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        """As `AsyncAdmin.describe_producers`."""
+        return self._call(lambda: self._admin.describe_producers(partitions, timeout=timeout))
+
+    def abort_transaction(self, partition: TopicPartition, start_offset: int, *, timeout: float | None = OPTION) -> ProducerState:
+        """As `AsyncAdmin.abort_transaction`."""
+        return self._call(lambda: self._admin.abort_transaction(partition, start_offset, timeout=timeout))
+
+    def fence_producers(self, transactional_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, FencedProducer]:
+        """As `AsyncAdmin.fence_producers`."""
+        return self._call(lambda: self._admin.fence_producers(transactional_ids, timeout=timeout))
+
+
+def _no_such_transaction(producers: Iterable[ProducerState], start_offset: int) -> str:
+    open_at = sorted(each.transaction_start_offset for each in producers if each.transaction_start_offset is not None)
+    known = f"those that are open begin at {', '.join(map(str, open_at))}" if open_at else "none is open"
+    return f"no open transaction begins at offset {start_offset}: {known}"
+
+
+def _ids(given: Iterable[object]) -> list[str]:
+    names = _many(given, str, "transactional_ids")
+    if not all(names):
+        raise ValueError("a transactional id must not be empty")
+    return list(dict.fromkeys(names))
+
+
+def _many(given: Iterable[Any], kind: type[Any], what: str) -> list[Any]:
+    if isinstance(given, str):
+        raise TypeError(f"{what} is the str {given!r}: write [{given!r}]")
+    found = list(given)
+    wrong = [each for each in found if not isinstance(each, kind) or isinstance(each, bool)]
+    if wrong:
+        raise TypeError(f"{what} has {wrong[0]!r}: expected {kind.__name__}")
+    return found
+
+
+def _partitions(given: Iterable[object]) -> list[TopicPartition]:
+    found = [tp for tp in dict.fromkeys(given) if isinstance(tp, TopicPartition)] if not isinstance(given, TopicPartition) else [given]
+    if not found:
+        raise TypeError(f'expected partitions, as [TopicPartition("orders", 0)], got {given!r}')
+    return found
