@@ -1,13 +1,17 @@
 """The admin client, what users call; and the values that it takes and returns."""
+from pyclient.descriptions.acls import Acl, AclFilter, AclOperation, AclPattern, AclPermission, AclResourceType
 from pyclient.descriptions.configs import (
     ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigSource, ConfigSynonym, ConfigType, ResourceType,
 )
 from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupMember, GroupOffset, OffsetReset
 from pyclient.descriptions.offsets import ListedOffset, OffsetSpec
 from pyclient.descriptions.transactions import FencedProducer, ProducerState, TransactionDescription, TransactionListing
+from pyclient.descriptions.users import QuotaEntity, QuotaName, ScramCredential, ScramDeletion, ScramMechanism, ScramPassword
 
 __all__ = [
+    "Acl", "AclFilter", "AclOperation", "AclPattern", "AclPermission", "AclResourceType",
     "ConfigChange", "ConfigEntry", "ConfigOperation", "ConfigResource", "ConfigSource", "ConfigSynonym", "ConfigType",
     "FencedProducer", "GroupDescription", "GroupListing", "GroupMember", "GroupOffset", "ListedOffset", "OffsetReset", "OffsetSpec",
-    "ProducerState", "ResourceType", "TransactionDescription", "TransactionListing",
+    "ProducerState", "QuotaEntity", "QuotaName", "ResourceType", "ScramCredential", "ScramDeletion", "ScramMechanism", "ScramPassword",
+    "TransactionDescription", "TransactionListing",
 ]

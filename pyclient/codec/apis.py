@@ -35,12 +35,19 @@ class Api(enum.IntEnum):
     END_TXN = 26
     WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
@@ -102,12 +109,19 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.END_TXN: VersionRange(0, 5),
     Api.WRITE_TXN_MARKERS: VersionRange(1, 1),
     Api.TXN_OFFSET_COMMIT: VersionRange(0, 5),
+    Api.DESCRIBE_ACLS: VersionRange(1, 3),
+    Api.CREATE_ACLS: VersionRange(1, 3),
+    Api.DELETE_ACLS: VersionRange(1, 3),
     Api.DESCRIBE_CONFIGS: VersionRange(1, 4),
     Api.SASL_AUTHENTICATE: VersionRange(0, 2),
     Api.CREATE_PARTITIONS: VersionRange(0, 3),
     Api.DELETE_GROUPS: VersionRange(0, 2),
     Api.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
     Api.OFFSET_DELETE: VersionRange(0, 0),
+    Api.DESCRIBE_CLIENT_QUOTAS: VersionRange(0, 1),
+    Api.ALTER_CLIENT_QUOTAS: VersionRange(0, 1),
+    Api.DESCRIBE_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
+    Api.ALTER_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
     Api.DESCRIBE_PRODUCERS: VersionRange(0, 0),
     Api.DESCRIBE_TRANSACTIONS: VersionRange(0, 0),
     Api.LIST_TRANSACTIONS: VersionRange(0, 1),

@@ -1,0 +1,149 @@
+"""Users and what they may use: SCRAM credentials, client quotas."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from pyclient.admin.calls import AsyncCalls, BlockingCalls, outcomes, raise_failed
+from pyclient.client.facade_base import OPTION
+from pyclient.core.admin.users import HASHES, Salted, alter_quotas_call, alter_scram_call, describe_quotas_call, describe_scram_call, salted
+from pyclient.descriptions.users import (
+    FEWEST_ITERATIONS, MOST_ITERATIONS, QuotaEntity, QuotaName, ScramCredential, ScramDeletion, ScramPassword,
+)
+
+ScramChange: TypeAlias = ScramPassword | ScramDeletion
+Quotas: TypeAlias = Mapping[str, float | None]
+EVERY_QUOTA = QuotaEntity()
+
+
+class AsyncUserCalls(AsyncCalls):
+    """Calls of `AsyncAdmin` that concern users and quotas."""
+
+    async def describe_scram_users(self, users: Iterable[str] | None = None, *,
+                                   timeout: float | None = OPTION) -> dict[str, tuple[ScramCredential, ...]]:
+        """By which mechanisms users can log in (KIP-554); *users* None: all that have a credential.
+
+        One without any has none: an empty tuple.
+
+        Raises:
+            ClusterAuthorizationError, …; PartialFailureError: for some of several users.
+        """
+        wanted = None if users is None else _names(users)
+        answers: dict[str, Any] = await self._core.call(
+            lambda finish, deadline: describe_scram_call(wanted, finish=finish, deadline=deadline), self._limit(timeout))
+        return outcomes(sorted(answers) if wanted is None else wanted, answers, what="user")
+
+    async def alter_scram_users(self, changes: Mapping[str, ScramChange | Sequence[ScramChange]], *, timeout: float | None = OPTION) -> None:
+        """Set passwords of users, or delete credentials: one change or several for each user, by mechanism.
+
+        Passwords are salted and hashed here. Brokers learn of changes a little later. The controller makes all changes
+        of a user, or none.
+
+        Raises:
+            ClusterAuthorizationError, ResourceNotFoundError (nothing to delete), UnacceptableCredentialError, …: for a
+                single user; PartialFailureError: for several.
+        """
+        wanted = {user: _changes(user, change) for user, change in changes.items()}
+        hashed = {user: [await _hashed(each) for each in those] for user, those in wanted.items()}
+        if hashed:
+            answers = await self._core.call(lambda finish, deadline: alter_scram_call(hashed, finish=finish, deadline=deadline), self._limit(timeout))
+            raise_failed(list(hashed), answers, what="user")
+
+    async def describe_quotas(self, matching: QuotaEntity = EVERY_QUOTA, *, strict: bool = False,
+                              timeout: float | None = OPTION) -> dict[QuotaEntity, dict[str, float]]:
+        """Quotas by entity (KIP-546): of those that agree with *matching*, which may have `QuotaName.ANY`.
+
+        With *strict* an entity must not have other parts: ``QuotaEntity(user="anna")`` then leaves out her client ids.
+
+        Raises:
+            ClusterAuthorizationError, …
+        """
+        wanted = _entity(matching)
+        found: dict[QuotaEntity, dict[str, float]] = await self._core.call(
+            lambda finish, deadline: describe_quotas_call(wanted, strict=strict, finish=finish, deadline=deadline), self._limit(timeout))
+        return dict(sorted(found.items(), key=str))
+
+    async def alter_quotas(self, changes: Mapping[QuotaEntity, Quotas], *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
+        """Set quotas of entities; None removes one. Those that are not named stay.
+
+        Kafka's keys: ``producer_byte_rate``, ``consumer_byte_rate``, ``request_percentage``,
+        ``controller_mutation_rate``, and ``connection_creation_rate`` of addresses.
+
+        Raises:
+            ClusterAuthorizationError, InvalidRequestError (an unknown key or a wrong value), …: for a single entity;
+                PartialFailureError: for several.
+        """
+        wanted = {_altered(entity): dict(quotas) for entity, quotas in changes.items()}
+        if wanted:
+            answers = await self._core.call(lambda finish, deadline: alter_quotas_call(
+                wanted, validate_only=validate_only, finish=finish, deadline=deadline), self._limit(timeout))
+            raise_failed(list(wanted), answers, what="entity")
+
+
+class UserCalls(BlockingCalls):
+    """Calls of `Admin` that concern users and quotas."""
+
+    _admin: AsyncUserCalls
+
+    def describe_scram_users(self, users: Iterable[str] | None = None, *, timeout: float | None = OPTION) -> dict[str, tuple[ScramCredential, ...]]:
+        """As `AsyncAdmin.describe_scram_users`."""
+        return self._call(lambda: self._admin.describe_scram_users(users, timeout=timeout))
+
+    def alter_scram_users(self, changes: Mapping[str, ScramChange | Sequence[ScramChange]], *, timeout: float | None = OPTION) -> None:
+        """As `AsyncAdmin.alter_scram_users`."""
+        self._call(lambda: self._admin.alter_scram_users(changes, timeout=timeout))
+
+    def describe_quotas(self, matching: QuotaEntity = EVERY_QUOTA, *, strict: bool = False,
+                        timeout: float | None = OPTION) -> dict[QuotaEntity, dict[str, float]]:
+        """As `AsyncAdmin.describe_quotas`."""
+        return self._call(lambda: self._admin.describe_quotas(matching, strict=strict, timeout=timeout))
+
+    def alter_quotas(self, changes: Mapping[QuotaEntity, Quotas], *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
+        """As `AsyncAdmin.alter_quotas`."""
+        self._call(lambda: self._admin.alter_quotas(changes, validate_only=validate_only, timeout=timeout))
+
+
+async def _hashed(change: ScramChange) -> Salted | ScramDeletion:
+    return await asyncio.to_thread(salted, change) if isinstance(change, ScramPassword) else change
+
+
+def _changes(user: str, given: object) -> list[ScramChange]:
+    those = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    return [_change(user, each) for each in those]
+
+
+def _change(user: str, given: object) -> ScramChange:
+    if not isinstance(given, ScramPassword | ScramDeletion):
+        raise TypeError(f"user {user!r}: expected ScramPassword(...) or ScramDeletion(...), got a {type(given).__name__}")
+    if given.mechanism not in HASHES:
+        raise ValueError(f"user {user!r}: {given.mechanism!r} is no SCRAM mechanism that can be set")
+    if isinstance(given, ScramPassword):
+        _check(user, given)
+    return given
+
+
+def _check(user: str, change: ScramPassword) -> None:
+    if not change.password:
+        raise ValueError(f"user {user!r}: the password is empty")
+    if not FEWEST_ITERATIONS <= change.iterations <= MOST_ITERATIONS:
+        raise ValueError(f"user {user!r}: iterations is {change.iterations}: Kafka takes {FEWEST_ITERATIONS} to {MOST_ITERATIONS}")
+
+
+def _names(given: Iterable[str]) -> list[str]:
+    if isinstance(given, str):
+        raise TypeError(f"users is the str {given!r}: write [{given!r}]")
+    return list(dict.fromkeys(given))
+
+
+def _entity(given: object) -> QuotaEntity:
+    if not isinstance(given, QuotaEntity):
+        raise TypeError(f'expected QuotaEntity(user="anna"), got {type(given).__name__}: {given!r}')
+    return given
+
+
+def _altered(given: object) -> QuotaEntity:
+    entity = _entity(given)
+    if QuotaName.ANY in entity or not any(entity):
+        raise ValueError(f"{entity}: name a user, a client id or an address, or QuotaName.DEFAULT; ANY is for filters")
+    return entity
