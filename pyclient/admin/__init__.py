@@ -5,13 +5,14 @@ from pyclient.descriptions.configs import (
 )
 from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupMember, GroupOffset, OffsetReset
 from pyclient.descriptions.offsets import ListedOffset, OffsetSpec
+from pyclient.descriptions.replicas import ElectionType, LogDir, Reassignment, ReplicaSize
 from pyclient.descriptions.transactions import FencedProducer, ProducerState, TransactionDescription, TransactionListing
 from pyclient.descriptions.users import QuotaEntity, QuotaName, ScramCredential, ScramDeletion, ScramMechanism, ScramPassword
 
 __all__ = [
     "Acl", "AclFilter", "AclOperation", "AclPattern", "AclPermission", "AclResourceType",
     "ConfigChange", "ConfigEntry", "ConfigOperation", "ConfigResource", "ConfigSource", "ConfigSynonym", "ConfigType",
-    "FencedProducer", "GroupDescription", "GroupListing", "GroupMember", "GroupOffset", "ListedOffset", "OffsetReset", "OffsetSpec",
-    "ProducerState", "QuotaEntity", "QuotaName", "ResourceType", "ScramCredential", "ScramDeletion", "ScramMechanism", "ScramPassword",
+    "ElectionType", "FencedProducer", "GroupDescription", "GroupListing", "GroupMember", "GroupOffset", "ListedOffset", "LogDir", "OffsetReset", "OffsetSpec",
+    "ProducerState", "QuotaEntity", "QuotaName", "Reassignment", "ReplicaSize", "ResourceType", "ScramCredential", "ScramDeletion", "ScramMechanism", "ScramPassword",
     "TransactionDescription", "TransactionListing",
 ]

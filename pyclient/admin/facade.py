@@ -13,6 +13,7 @@ from pyclient.admin.cluster import AsyncClusterCalls, ClusterCalls
 from pyclient.admin.configs import AsyncConfigCalls, ConfigCalls
 from pyclient.admin.groups import AsyncGroupCalls, GroupCalls
 from pyclient.admin.records import RecordCalls
+from pyclient.admin.replicas import AsyncReplicaCalls, ReplicaCalls
 from pyclient.admin.topics import AsyncTopicCalls, TopicCalls
 from pyclient.admin.transactions import AsyncTransactionCalls, TransactionCalls
 from pyclient.admin.users import AsyncUserCalls, UserCalls
@@ -25,8 +26,8 @@ from pyclient.runtime.loop_thread import Portal
 
 
 @answers_foreign_calls("admin")
-class AsyncAdmin(AsyncTopicCalls, AsyncConfigCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAclCalls, AsyncUserCalls, AsyncClusterCalls):
-    """Operations on topics, configs, records, groups, transactions, ACLs, users and the cluster; for asyncio.
+class AsyncAdmin(AsyncTopicCalls, AsyncConfigCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAclCalls, AsyncUserCalls, AsyncReplicaCalls, AsyncClusterCalls):
+    """Operations on topics, configs, records, groups, transactions, ACLs, users, replicas and the cluster; for asyncio.
 
     Bound to the event loop of ``async with``. Any number of tasks may use it at the same time. A call with one item
     raises that item's error; a call with several tries all of them and raises `PartialFailureError`.
@@ -64,8 +65,8 @@ class AsyncAdmin(AsyncTopicCalls, AsyncConfigCalls, AsyncGroupCalls, AsyncTransa
 
 
 @answers_foreign_calls("admin")
-class Admin(TopicCalls, ConfigCalls, RecordCalls, GroupCalls, TransactionCalls, AclCalls, UserCalls, ClusterCalls):
-    """Operations on topics, configs, records, groups, transactions, ACLs, users and the cluster. As `AsyncAdmin`, but its calls block.
+class Admin(TopicCalls, ConfigCalls, RecordCalls, GroupCalls, TransactionCalls, AclCalls, UserCalls, ReplicaCalls, ClusterCalls):
+    """Operations on topics, configs, records, groups, transactions, ACLs, users, replicas and the cluster. As `AsyncAdmin`, but its calls block.
 
     Any number of threads may use it at the same time."""
 

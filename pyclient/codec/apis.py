@@ -39,10 +39,14 @@ class Api(enum.IntEnum):
     CREATE_ACLS = 30
     DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
+    DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
     ALTER_CLIENT_QUOTAS = 49
@@ -113,10 +117,14 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.CREATE_ACLS: VersionRange(1, 3),
     Api.DELETE_ACLS: VersionRange(1, 3),
     Api.DESCRIBE_CONFIGS: VersionRange(1, 4),
+    Api.DESCRIBE_LOG_DIRS: VersionRange(1, 4),
     Api.SASL_AUTHENTICATE: VersionRange(0, 2),
     Api.CREATE_PARTITIONS: VersionRange(0, 3),
     Api.DELETE_GROUPS: VersionRange(0, 2),
+    Api.ELECT_LEADERS: VersionRange(0, 2),
     Api.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
+    Api.ALTER_PARTITION_REASSIGNMENTS: VersionRange(0, 1),
+    Api.LIST_PARTITION_REASSIGNMENTS: VersionRange(0, 0),
     Api.OFFSET_DELETE: VersionRange(0, 0),
     Api.DESCRIBE_CLIENT_QUOTAS: VersionRange(0, 1),
     Api.ALTER_CLIENT_QUOTAS: VersionRange(0, 1),
