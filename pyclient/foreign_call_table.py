@@ -133,6 +133,8 @@ _METHODS: Final = (
     Method("admin", "alter_consumer_group_offsets", _C, 'admin.alter_group_offsets("billing", {partition: 5})'),
     Method("admin", "delete_consumer_groups", _C, 'admin.delete_groups(["billing"])'),
     Method("admin", "incremental_alter_configs", _C, 'admin.alter_configs({ConfigResource.topic("orders"): {"retention.ms": 3_600_000}})'),
+    Method("admin", "alter_user_scram_credentials", _KC, 'admin.alter_scram_users({"anna": ScramPassword("secret")})'),
+    Method("admin", "describe_user_scram_credentials", _KC, 'admin.describe_scram_users(["anna"])'),
     Method("admin", "wait_for_topics", _K, "admin.describe_topics([name])"),
 )
 
