@@ -1,4 +1,4 @@
-"""Every Python block of the README and docs/groups.md runs against a real broker.
+"""Every Python block of the README, docs/groups.md and a part of docs/admin.md runs against a real broker.
 
 Every command runs or is known to exist. Each Python block runs in its own process, with the built wheel first on the
 path. Blocks are written for the ports that the README's commands take; where one was taken, its real address replaces
@@ -16,10 +16,11 @@ from typing import Final
 import pytest
 
 from tests.distribution import ROOT, run
-from tests.pages import WRITTEN_ADDRESS, Block, Page, extras, make_target, served, strictly_typed
+from tests.pages import NEEDS_A_BROKER, WRITTEN_ADDRESS, Block, Page, extras, make_target, served, strictly_typed
 
 README: Final = Page("README.md")
-PYTHON: Final = [*README.python, *Page("docs/groups.md").python]
+ADMIN: Final = [block for block in Page("docs/admin.md").python if block.heading in NEEDS_A_BROKER]
+PYTHON: Final = [*README.python, *Page("docs/groups.md").python, *ADMIN]
 BLOCK_S: Final = 180
 FAST_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of Spark's JVM, whose start is most of its block
 SECURED_ADDRESS: Final = "localhost:9093"

@@ -20,8 +20,8 @@ class AsyncAclCalls(AsyncCalls):
         """Create entries; one that exists is not created twice. Brokers learn of them a little later.
 
         Raises:
-            ClusterAuthorizationError, SecurityDisabledError (the cluster has no authorizer), InvalidRequestError, …: for
-                a single entry; PartialFailureError: for several.
+            ClusterAuthorizationError, SecurityDisabledError (the cluster has no authorizer), InvalidRequestError, …:
+                for a single entry; PartialFailureError: for several.
         """
         wanted = list(dict.fromkeys(_entry(acl) for acl in acls))
         if wanted:

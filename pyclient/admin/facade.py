@@ -66,7 +66,9 @@ class AsyncAdmin(AsyncTopicCalls, AsyncConfigCalls, AsyncGroupCalls, AsyncTransa
 
 @answers_foreign_calls("admin")
 class Admin(TopicCalls, ConfigCalls, RecordCalls, GroupCalls, TransactionCalls, AclCalls, UserCalls, ReplicaCalls, ClusterCalls):
-    """Operations on topics, configs, records, groups, transactions, ACLs, users, replicas and the cluster. As `AsyncAdmin`, but its calls block.
+    """Operations on topics, configs, records, groups, transactions, ACLs, users, replicas and the cluster.
+
+    As `AsyncAdmin`, but its calls block.
 
     Any number of threads may use it at the same time."""
 

@@ -38,8 +38,8 @@ class AsyncReplicaCalls(AsyncCalls):
         Returns when the controller has taken them: `list_partition_reassignments` has those that are still under way.
 
         Raises:
-            InvalidReplicaAssignmentError: a broker that does not exist, or twice. NoReassignmentInProgressError: nothing
-                to cancel. UnknownTopicOrPartitionError, ClusterAuthorizationError, …: for a single partition;
+            InvalidReplicaAssignmentError: a broker that does not exist, or twice. NoReassignmentInProgressError:
+                nothing to cancel. UnknownTopicOrPartitionError, ClusterAuthorizationError, …: for a single partition;
                 PartialFailureError: for several.
         """
         wanted, limit = {tp: _brokers(tp, those) for tp, those in replicas.items()}, self._limit(timeout)
@@ -66,7 +66,8 @@ class AsyncReplicaCalls(AsyncCalls):
         *partitions*.
 
         Raises:
-            ClusterAuthorizationError, BrokerNotAvailableError, …: for a single broker; PartialFailureError: for several.
+            ClusterAuthorizationError, BrokerNotAvailableError, …: for a single broker; PartialFailureError: for
+                several.
         """
         left, those = self._left_of(timeout), None if partitions is None else _partitions(partitions)
         cluster = await self._describe([], left())

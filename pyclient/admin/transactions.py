@@ -31,7 +31,7 @@ class AsyncTransactionCalls(AsyncCalls):
         seconds: only transactions that are open for longer (KIP-994; brokers from 3.8 on), not those that have ended.
 
         Raises:
-            PartialFailureError: some brokers did not answer; ``results`` has the transactions of the others, by node id.
+            PartialFailureError: some brokers did not answer; ``results`` has those of the others, by node id.
         """
         left, wanted, ids = self._left_of(timeout), _many(states, str, "states"), _many(producer_ids, int, "producer_ids")
         longer = None if running_longer_than is None else round(running_longer_than * 1000)

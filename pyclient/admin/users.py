@@ -2,19 +2,24 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from pyclient.admin.calls import AsyncCalls, BlockingCalls, outcomes, raise_failed
 from pyclient.client.facade_base import OPTION
+from pyclient.core.calls import Call, Finish
 from pyclient.core.admin.users import HASHES, Salted, alter_quotas_call, alter_scram_call, describe_quotas_call, describe_scram_call, salted
 from pyclient.descriptions.users import (
     FEWEST_ITERATIONS, MOST_ITERATIONS, QuotaEntity, QuotaName, ScramCredential, ScramDeletion, ScramPassword,
 )
+from pyclient.errors import KafkaError
 
 ScramChange: TypeAlias = ScramPassword | ScramDeletion
 Quotas: TypeAlias = Mapping[str, float | None]
-EVERY_QUOTA = QuotaEntity()
+EVERY_QUOTA: Final = QuotaEntity()
+SALT_BYTES: Final = 24
 
 
 class AsyncUserCalls(AsyncCalls):
@@ -37,8 +42,8 @@ class AsyncUserCalls(AsyncCalls):
     async def alter_scram_users(self, changes: Mapping[str, ScramChange | Sequence[ScramChange]], *, timeout: float | None = OPTION) -> None:
         """Set passwords of users, or delete credentials: one change or several for each user, by mechanism.
 
-        Passwords are salted and hashed here. Brokers learn of changes a little later. The controller makes all changes
-        of a user, or none.
+        Passwords are salted and hashed here. Brokers learn of changes a little later. Changes of one user are made in
+        their order, for a request may change a user once; the first that is refused ends those of its user.
 
         Raises:
             ClusterAuthorizationError, ResourceNotFoundError (nothing to delete), UnacceptableCredentialError, …: for a
@@ -46,9 +51,13 @@ class AsyncUserCalls(AsyncCalls):
         """
         wanted = {user: _changes(user, change) for user, change in changes.items()}
         hashed = {user: [await _hashed(each) for each in those] for user, those in wanted.items()}
-        if hashed:
-            answers = await self._core.call(lambda finish, deadline: alter_scram_call(hashed, finish=finish, deadline=deadline), self._limit(timeout))
-            raise_failed(list(hashed), answers, what="user")
+        left = self._left_of(timeout)
+        outcome: dict[str, KafkaError | None] = dict.fromkeys(hashed)
+        for at in range(max(map(len, hashed.values()), default=0)):
+            these = {user: those[at] for user, those in hashed.items() if at < len(those) and outcome[user] is None}
+            if these:
+                outcome |= await self._core.call(partial(_altering, these), left())
+        raise_failed(list(hashed), outcome, what="user")
 
     async def describe_quotas(self, matching: QuotaEntity = EVERY_QUOTA, *, strict: bool = False,
                               timeout: float | None = OPTION) -> dict[QuotaEntity, dict[str, float]]:
@@ -104,8 +113,12 @@ class UserCalls(BlockingCalls):
         self._call(lambda: self._admin.alter_quotas(changes, validate_only=validate_only, timeout=timeout))
 
 
+def _altering(changes: Mapping[str, Salted | ScramDeletion], finish: Finish, deadline: float | None) -> Call:
+    return alter_scram_call(changes, finish=finish, deadline=deadline)
+
+
 async def _hashed(change: ScramChange) -> Salted | ScramDeletion:
-    return await asyncio.to_thread(salted, change) if isinstance(change, ScramPassword) else change
+    return await asyncio.to_thread(salted, change, secrets.token_bytes(SALT_BYTES)) if isinstance(change, ScramPassword) else change
 
 
 def _changes(user: str, given: object) -> list[ScramChange]:

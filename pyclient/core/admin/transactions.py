@@ -67,7 +67,7 @@ def describe_producers_call(partitions: Sequence[TopicPartition], *, node: int, 
 
 
 def abort_marker_call(tp: TopicPartition, producer: ProducerState, *, node: int, finish: Finish, deadline: float | None) -> Call:
-    """Write the marker that aborts what a producer has open in a partition; the result maps *tp* to None or its error."""
+    """Abort what a producer has open in a partition; the result maps *tp* to None or its error."""
     epoch = FIRST_COORDINATOR if producer.coordinator_epoch is None else producer.coordinator_epoch
     marker = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch, "transaction_result": False, "coordinator_epoch": epoch,
               "topics": [{"name": tp.topic, "partition_indexes": [tp.partition]}]}

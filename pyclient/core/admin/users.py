@@ -2,8 +2,7 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import attrs
@@ -15,7 +14,6 @@ from pyclient.descriptions.users import QuotaEntity, QuotaName, ScramCredential,
 from pyclient.errors import KafkaError, NotControllerError, ResourceNotFoundError
 
 HASHES: Final = {ScramMechanism.SHA_256: "sha256", ScramMechanism.SHA_512: "sha512"}
-SALT_BYTES: Final = 24
 KINDS: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
 """Field of `QuotaEntity` → Kafka's entity type."""
 EXACT, DEFAULT, ANY = range(3)
@@ -32,9 +30,8 @@ class Salted:
     hashed: bytes = attrs.field(repr=False)
 
 
-def salted(given: ScramPassword) -> Salted:
+def salted(given: ScramPassword, salt: bytes) -> Salted:
     """The password, salted and hashed as RFC 5802 says; takes some milliseconds."""
-    salt = secrets.token_bytes(SALT_BYTES)
     return Salted(given.mechanism, given.iterations, salt,
                   hashlib.pbkdf2_hmac(HASHES[given.mechanism], given.password.encode(), salt, given.iterations))
 
@@ -61,12 +58,14 @@ def _credentials(result: Any) -> tuple[ScramCredential, ...] | KafkaError:
     return tuple(ScramCredential(ScramMechanism(each.mechanism), each.iterations) for each in result.credential_infos)
 
 
-def alter_scram_call(changes: Mapping[str, Sequence[Salted | ScramDeletion]], *, finish: Finish, deadline: float | None) -> Call:
-    """Set and delete credentials; the result maps each user to None or its error."""
-    rows = [(user, change) for user, those in changes.items() for change in those]
+def alter_scram_call(changes: Mapping[str, Salted | ScramDeletion], *, finish: Finish, deadline: float | None) -> Call:
+    """Set or delete a credential of each user; the result maps each to None or its error.
+
+    A controller refuses a request that has a user twice (DUPLICATE_RESOURCE).
+    """
     upserts = [{"name": user, "mechanism": each.mechanism, "iterations": each.iterations, "salt": each.salt, "salted_password": each.hashed}
-               for user, each in rows if isinstance(each, Salted)]
-    deletions = [{"name": user, "mechanism": each.mechanism} for user, each in rows if isinstance(each, ScramDeletion)]
+               for user, each in changes.items() if isinstance(each, Salted)]
+    deletions = [{"name": user, "mechanism": each.mechanism} for user, each in changes.items() if isinstance(each, ScramDeletion)]
 
     def judge(message: Any) -> CallOutcome:
         return _settled({each.user: _error(Api.ALTER_USER_SCRAM_CREDENTIALS, f"user {each.user!r}", each) if each.error_code else None

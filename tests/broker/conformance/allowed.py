@@ -67,6 +67,7 @@ ALLOWED: Final = (
     Allowance(Api.ADD_PARTITIONS_TO_TXN, "topic_results", Kind.UNORDERED, "a hash map in the broker"),
     Allowance(Api.ADD_PARTITIONS_TO_TXN, "results_by_partition", Kind.UNORDERED, "a hash map in the broker"),
     Allowance(Api.DESCRIBE_TRANSACTIONS, "transaction_start_time", Kind.FREE, "the broker's clock"),
+    Allowance(Api.DESCRIBE_PRODUCERS, "last_timestamp", Kind.FREE, "the broker's clock, after a marker"),
     Allowance(Api.DESCRIBE_TRANSACTIONS, "topics", Kind.UNORDERED, "a hash set in the broker"),
     Allowance(Api.DESCRIBE_TRANSACTIONS, "partitions", Kind.UNORDERED, "a hash set in the broker"),
     Allowance(Api.OFFSET_FETCH, "partitions", Kind.UNORDERED, "a hash map in the broker"),

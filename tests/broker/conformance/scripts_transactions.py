@@ -236,11 +236,11 @@ def marked(producer: tuple[Value, Value], *places: tuple[Value, list[int]], comm
 
 
 MARKERS: Final = Script(name="txn-markers", api=Api.WRITE_TXN_MARKERS, until=1, acts=(
-    *topic("topic", partitions=2), *ready(),
-    add_old(by("pid"), (named("topic"), [0, 1])), stored(by("pid"), version=11), stored(by("pid"), partition=1, version=11),
-    marked(by("pid", -1)), marked(by("pid"), (named("topic"), [0, 7]), (named("unknown"), [0])), producers_of((named("topic"), [0, 1])), log(), log("topic", 1),
-    marked(by("pid"), (named("topic"), [1]), commits=True), producers_of((named("topic"), [1])), log("topic", 1),
-    end(False, by("pid"), version=4), settled(), log(),
+    *topic("topic", partitions=2), *ready(), init("next"),
+    add_old(by("next"), (named("topic"), [0, 1])), stored(by("next"), version=11), stored(by("next"), partition=1, version=11),
+    marked(by("next", -1)), marked(by("next"), (named("topic"), [0, 7]), (named("unknown"), [0])), producers_of((named("topic"), [0, 1])), log(), log("topic", 1),
+    marked(by("next"), (named("topic"), [1]), commits=True), producers_of((named("topic"), [1])), log("topic", 1),
+    end(False, by("next"), version=4), settled(), log(),
 ))
 SCRIPTS: Final = (
     INITS, INIT_ABORTS, OWNERS_ABORT, ENDS, NEXT_EPOCHS, ADDITIONS, OFFSETS_ADDED, BATCHES, DESCRIBED, LISTED, DESCRIBED_PRODUCERS, MARKERS)

@@ -44,16 +44,15 @@ def test_a_user_without_credentials_has_none_and_an_error_is_the_users() -> None
 
 def test_a_password_is_salted_and_hashed_before_it_is_sent_and_never_shown() -> None:
     given = ScramPassword(SECRET, ScramMechanism.SHA_256, 4096)
-    made = salted(given)
-    assert made.hashed == hashlib.pbkdf2_hmac("sha256", SECRET.encode(), made.salt, 4096)
-    assert made.salt != salted(given).salt
+    made = salted(given, b"grains")
+    assert made.hashed == hashlib.pbkdf2_hmac("sha256", SECRET.encode(), b"grains", 4096)
     assert not any(SECRET in repr(each) or repr(made.hashed) in repr(each) for each in (given, made))
-    row, = body(alter_scram_call({"anna": [made]}, finish=ignore, deadline=None), 0).upsertions
+    row, = body(alter_scram_call({"anna": made}, finish=ignore, deadline=None), 0).upsertions
     assert (row.name, row.mechanism, row.iterations, row.salt, row.salted_password) == ("anna", 1, 4096, made.salt, made.hashed)
 
 
 def altered(*rows: dict[str, Any]) -> Any:
-    call = alter_scram_call({"anna": [ScramDeletion(ScramMechanism.SHA_512)], "bob": [Salted(ScramMechanism.SHA_256, 4096, b"s", b"h")]}, finish=ignore, deadline=None)
+    call = alter_scram_call({"anna": ScramDeletion(ScramMechanism.SHA_512), "bob": Salted(ScramMechanism.SHA_256, 4096, b"s", b"h")}, finish=ignore, deadline=None)
     assert call.target is Anywhere.CONTROLLER
     read = body(call, 0)
     assert [(each.name, each.mechanism) for each in read.deletions] == [("anna", 2)]

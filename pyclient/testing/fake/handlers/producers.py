@@ -13,6 +13,7 @@ from pyclient.testing.fake.model.refusal import RefusalError
 from pyclient.testing.fake.model.request import Fields, Request
 
 NONE: Final = -1
+NOT_HOSTED: Final = "This server does not host this topic-partition."
 
 
 def describe_producers(kafka: Kafka, request: Request) -> Fields:
@@ -34,14 +35,14 @@ def _described(kafka: Kafka, broker: int, topic: str, index: int) -> Fields:
     try:
         partition = found(kafka, topic, index, by_id=False)
     except RefusalError as refused:
-        return _part(index, code=refused.code)
+        return _part(index, code=refused.code, message=None if topic in kafka.topics else NOT_HOSTED)
     if partition.leader != broker:
         return _part(index, code=ErrorCode.not_leader_or_follower)
     return _part(index, _rows(partition.log.producers))
 
 
-def _part(index: int, rows: list[Fields] | None = None, code: int = 0) -> Fields:
-    return {"partition_index": index, "error_code": code, "error_message": None, "active_producers": rows or []}
+def _part(index: int, rows: list[Fields] | None = None, code: int = 0, message: str | None = None) -> Fields:
+    return {"partition_index": index, "error_code": code, "error_message": message, "active_producers": rows or []}
 
 
 def _rows(producers: Producers) -> list[Fields]:
