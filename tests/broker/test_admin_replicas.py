@@ -1,13 +1,15 @@
 """Replicas are moved, leaders elected and log directories described by Admin, on three real brokers."""
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
 
 from pyclient import Admin, TopicPartition
 from pyclient.admin import ElectionType
-from pyclient.errors import BrokerNotAvailableError, InvalidReplicaAssignmentError, NoReassignmentInProgressError, PartialFailureError
+from pyclient.errors import BrokerNotAvailableError, InvalidReplicaAssignmentError, NoReassignmentInProgressError, PartialFailureError, UnknownTopicOrPartitionError
+from pyclient.records import PartitionDescription
 from pyclient.testing import LocalCluster
 from tests.kafka import make_topic, numbers, produce
 from tests.waiting import eventually
@@ -21,14 +23,27 @@ def admin(kafka_cluster: LocalCluster) -> Iterator[Admin]:
         yield made
 
 
+def described(admin: Admin, tp: TopicPartition) -> PartitionDescription:
+    """The partition, once the broker that is asked knows of it."""
+    known: list[PartitionDescription] = []
+
+    def is_known() -> bool:
+        with contextlib.suppress(UnknownTopicOrPartitionError):
+            known.append(admin.describe_topics([tp.topic])[tp.topic].partitions[tp.partition])
+        return bool(known)
+
+    eventually(is_known)
+    return known[0]
+
+
 def placed(admin: Admin, tp: TopicPartition) -> tuple[int | None, tuple[int, ...]]:
     """Leader and replicas."""
-    found = admin.describe_topics([tp.topic])[tp.topic].partitions[tp.partition]
+    found = described(admin, tp)
     return found.leader, tuple(found.replicas)
 
 
 def is_in_sync(admin: Admin, tp: TopicPartition) -> bool:
-    found = admin.describe_topics([tp.topic])[tp.topic].partitions[tp.partition]
+    found = described(admin, tp)
     return sorted(found.isr) == sorted(found.replicas)
 
 
