@@ -1,4 +1,5 @@
 """The admin client, what users call; and the values that it takes and returns."""
+from pyclient.admin.offset_files import read_offsets, write_offsets
 from pyclient.descriptions.acls import Acl, AclFilter, AclOperation, AclPattern, AclPermission, AclResourceType
 from pyclient.descriptions.configs import (
     ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigSource, ConfigSynonym, ConfigType, ResourceType,
@@ -14,5 +15,5 @@ __all__ = [
     "ConfigChange", "ConfigEntry", "ConfigOperation", "ConfigResource", "ConfigSource", "ConfigSynonym", "ConfigType",
     "ElectionType", "FencedProducer", "GroupDescription", "GroupListing", "GroupMember", "GroupOffset", "ListedOffset", "LogDir", "OffsetReset", "OffsetSpec",
     "ProducerState", "QuotaEntity", "QuotaName", "Reassignment", "ReplicaSize", "ResourceType", "ScramCredential", "ScramDeletion", "ScramMechanism", "ScramPassword",
-    "TransactionDescription", "TransactionListing",
+    "TransactionDescription", "TransactionListing", "read_offsets", "write_offsets",
 ]

@@ -11,17 +11,20 @@ from pyclient.admin.records import INT64_MAX, ISOLATION, AsyncRecordCalls
 from pyclient.admin.routing import each
 from pyclient.client.facade_base import OPTION
 from pyclient.core.admin.groups import (
-    all_committed_call, delete_group_call, delete_offsets_call, describe_classic_group_call, describe_consumer_group_call, lags, list_groups_call,
+    Removal, all_committed_call, delete_group_call, delete_offsets_call, describe_classic_group_call, describe_consumer_group_call, lags, list_groups_call,
+    remove_members_call,
 )
+from pyclient.core.group.coordinator import NO_MEMBER
 from pyclient.core.group.offsets import commit_call, committed_call
-from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupOffset, OffsetReset
+from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupMember, GroupOffset, OffsetReset
 from pyclient.descriptions.offsets import ListedOffset, OffsetSpec
 from pyclient.errors import GroupIdNotFoundError, GroupNotEmptyError, UnknownMemberIdError, UnsupportedVersionError
 from pyclient.records import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
 Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata | int]
-Goal: TypeAlias = OffsetSpec | datetime.datetime | int
+Place: TypeAlias = OffsetSpec | datetime.datetime | int
+Goal: TypeAlias = Place | datetime.timedelta
 NO_SUCH_GROUP = (GroupIdNotFoundError, UnsupportedVersionError)
 """What a broker answers to ConsumerGroupDescribe where a group is classic, or where it knows classic groups only."""
 
@@ -59,6 +62,25 @@ class AsyncGroupCalls(AsyncRecordCalls):
         classic = [group for group, answer in answers.items() if isinstance(answer, NO_SUCH_GROUP)]
         answers |= await each(self._core, {group: _described(describe_classic_group_call, group) for group in classic}, left())
         return outcomes(wanted, answers, what="group")
+
+    async def remove_members(self, group_id: str, members: Iterable[GroupMember | str] | None = None, *, reason: str = "an admin removed the member",
+                             timeout: float | None = OPTION) -> None:
+        """Remove members from a group: those of `describe_groups`, static ones by ``group.instance.id``, or all (None).
+
+        Their partitions go to the others at once. A member that still runs joins again; for one that is gone this saves
+        the wait until its session ends (KIP-345). *reason* is logged by the broker (KIP-800).
+
+        Raises:
+            UnknownMemberIdError: the group has no such member. GroupIdNotFoundError, GroupAuthorizationError, …: for a
+                single member; PartialFailureError: for several, by member id or group instance id.
+        """
+        group, left = _group_id(group_id), self._left_of(timeout)
+        chosen = (await self.describe_groups([group], timeout=left()))[group].members if members is None else members
+        wanted = list(dict.fromkeys(_removal(each) for each in chosen))
+        if wanted:
+            answers = await self._core.call(
+                lambda finish, deadline: remove_members_call(group, wanted, reason, finish=finish, deadline=deadline), left())
+            raise_failed([_name(each) for each in wanted], {_name(each): answer for each, answer in answers.items()}, what="member")
 
     async def delete_groups(self, group_ids: Iterable[str], *, timeout: float | None = OPTION) -> None:
         """Delete groups without members, with their committed offsets.
@@ -105,7 +127,7 @@ class AsyncGroupCalls(AsyncRecordCalls):
                                   timeout: float | None = OPTION) -> dict[TopicPartition, OffsetReset]:
         """Move what a group has committed: to an `OffsetSpec` or a time (ms or datetime), or by a number of records.
 
-        *partitions* None means all that it has committed. Offsets stay within the log; a time behind the last record
+        A timedelta is that long ago. *partitions* None means all that it has committed. Offsets stay within the log; a time behind the last record
         means its end. With *dry_run* nothing is stored, and the result says what would be.
 
         Raises:
@@ -114,7 +136,7 @@ class AsyncGroupCalls(AsyncRecordCalls):
         """
         if (to is None) == (shift_by is None):
             raise TypeError("give one of: to=OffsetSpec.EARLIEST, to=a time, or shift_by=-10")
-        left = self._left_of(timeout)
+        left, to = self._left_of(timeout), _since(to)
         await self._refuse_members(_group_id(group_id), left())
         committed = await self._committed(group_id, partitions, left())
         first = await self._ends(committed, left(), OffsetSpec.EARLIEST)
@@ -147,13 +169,13 @@ class AsyncGroupCalls(AsyncRecordCalls):
             group, finish=finish, deadline=deadline) if wanted is None else committed_call(group, wanted, finish, deadline, stable=False), self._limit(timeout))
         return dict(sorted(found.items()))
 
-    async def _ends(self, partitions: Iterable[TopicPartition], timeout: float | None, goal: Goal = OffsetSpec.LATEST) -> dict[TopicPartition, int]:
+    async def _ends(self, partitions: Iterable[TopicPartition], timeout: float | None, goal: Place = OffsetSpec.LATEST) -> dict[TopicPartition, int]:
         """The offset of each partition by one goal; those without such a record are left out."""
         specs = dict.fromkeys(partitions, goal)
         found = await self.list_offsets(specs, timeout=timeout) if specs else {}
         return {tp: listed.offset for tp, listed in found.items() if listed is not None}
 
-    async def _goals(self, to: Goal | None, shift_by: int | None, committed: Mapping[TopicPartition, OffsetAndMetadata | None],
+    async def _goals(self, to: Place | None, shift_by: int | None, committed: Mapping[TopicPartition, OffsetAndMetadata | None],
                      last: Mapping[TopicPartition, int], timeout: float | None) -> Mapping[TopicPartition, int]:
         if to is None:
             missing = [tp for tp, position in committed.items() if position is None]
@@ -176,6 +198,11 @@ class GroupCalls(BlockingCalls):
     def describe_groups(self, group_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, GroupDescription]:
         """As `AsyncAdmin.describe_groups`."""
         return self._call(lambda: self._admin.describe_groups(group_ids, timeout=timeout))
+
+    def remove_members(self, group_id: str, members: Iterable[GroupMember | str] | None = None, *, reason: str = "an admin removed the member",
+                       timeout: float | None = OPTION) -> None:
+        """As `AsyncAdmin.remove_members`."""
+        self._call(lambda: self._admin.remove_members(group_id, members, reason=reason, timeout=timeout))
 
     def delete_groups(self, group_ids: Iterable[str], *, timeout: float | None = OPTION) -> None:
         """As `AsyncAdmin.delete_groups`."""
@@ -204,6 +231,26 @@ class GroupCalls(BlockingCalls):
 
 def _has_members(group: str) -> GroupNotEmptyError:
     return GroupNotEmptyError(f"group {group!r} has members, which commit offsets of their own: stop them first")
+
+
+def _since(goal: Goal | None) -> Place | None:
+    if not isinstance(goal, datetime.timedelta):
+        return goal
+    if goal < datetime.timedelta(0):
+        raise ValueError(f"to={goal}: a duration counts from now into the past, so it is not negative")
+    return datetime.datetime.now(datetime.timezone.utc) - goal
+
+
+def _removal(given: object) -> Removal:
+    if isinstance(given, GroupMember):
+        return Removal.of(given)
+    if not isinstance(given, str) or not given:
+        raise TypeError(f"expected a GroupMember of describe_groups or a group instance id as str, got {type(given).__name__}: {given!r}")
+    return Removal(NO_MEMBER, given)
+
+
+def _name(removal: Removal) -> str:
+    return removal.group_instance_id or removal.member_id
 
 
 def _described(make: Any, group: str) -> Any:

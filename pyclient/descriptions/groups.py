@@ -34,7 +34,10 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group with its members. ``assignor`` is empty while a classic group has none; ``epoch`` is that of KIP-848."""
+    """A group with its members. ``assignor`` is empty while a classic group has none; ``epoch`` is that of KIP-848.
+
+    ``coordinator`` is the node id of the broker that described it.
+    """
 
     group_id: str
     type: str
@@ -42,6 +45,7 @@ class GroupDescription(NamedTuple):
     assignor: str
     members: tuple[GroupMember, ...]
     epoch: int | None = None
+    coordinator: int | None = None
 
 
 class GroupOffset(NamedTuple):

@@ -4,13 +4,14 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from pyclient import Admin, AsyncAdmin, Consumer, OffsetAndMetadata, Producer, TopicPartition
-from pyclient.admin import GroupOffset, OffsetReset, OffsetSpec
-from pyclient.errors import GroupIdNotFoundError, GroupNotEmptyError, GroupSubscribedToTopicError, PartialFailureError
+from pyclient.admin import GroupOffset, OffsetReset, OffsetSpec, read_offsets, write_offsets
+from pyclient.errors import GroupIdNotFoundError, GroupNotEmptyError, GroupSubscribedToTopicError, PartialFailureError, UnknownMemberIdError
 from pyclient.testing import LocalCluster
 from tests.kafka import WRITTEN_AT, make_topic
 from tests.waiting import eventually
@@ -68,8 +69,8 @@ def test_offsets_are_looked_at_reset_and_deleted_with_the_group(admin: Admin, to
     assert admin.group_offsets(topic) == {first: GroupOffset(OffsetAndMetadata(2, "of mine"), 5, 3), second: GroupOffset(OffsetAndMetadata(0), 0, 0)}
     assert admin.group_offsets(topic, [first], lag=False) == {first: GroupOffset(OffsetAndMetadata(2, "of mine"), None, None)}
 
-    def after(*, dry_run: bool = False, **how: int) -> int:
-        return admin.reset_group_offsets(topic, partitions=[first], dry_run=dry_run, **how)[first].after
+    def after(to: OffsetSpec | datetime.timedelta | int | None = None, *, shift_by: int | None = None) -> int:
+        return admin.reset_group_offsets(topic, to, shift_by=shift_by, partitions=[first])[first].after
 
     assert admin.reset_group_offsets(topic, OffsetSpec.LATEST, dry_run=True) == {first: OffsetReset(2, 5), second: OffsetReset(0, 0)}
     assert admin.group_offsets(topic)[first].lag == 3
@@ -80,6 +81,8 @@ def test_offsets_are_looked_at_reset_and_deleted_with_the_group(admin: Admin, to
     assert after(shift_by=100) == 5
     assert after(to=WRITTEN_AT + 3) == 3
     assert after(to=WRITTEN_AT + 99) == 5
+    assert after(to=datetime.timedelta(0)) == 5
+    assert after(to=datetime.timedelta(days=1)) == 0
     assert admin.reset_group_offsets(topic, datetime.datetime.fromtimestamp((WRITTEN_AT + 1) / 1000, datetime.timezone.utc))[first].after == 1
     admin.delete_group_offsets(topic, [second])
     assert list(admin.group_offsets(topic)) == [first]
@@ -105,3 +108,33 @@ def test_each_group_has_its_own_outcome(kafka_cluster: LocalCluster, topic: str,
                 await admin.delete_groups([f"{topic}-nowhere"])
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_each_member_to_remove_has_its_own_outcome(
+        kafka_cluster: LocalCluster, admin: Admin, topic: str, tps: list[TopicPartition], protocol: Literal["classic", "consumer"]) -> None:
+    with Consumer(topics=[topic], bootstrap_servers=kafka_cluster.bootstrap_servers, group_id=topic, group_protocol=protocol, client_id="me",
+                  group_instance_id="static") as consumer:
+        eventually(lambda: consumer.poll(0.1) is not None and len(consumer.assignment()) == len(tps))
+        assert [each.group_instance_id for each in admin.describe_groups([topic])[topic].members] == ["static"]
+        with pytest.raises(PartialFailureError) as failed:
+            admin.remove_members(topic, ["static", "no-such"])
+        assert failed.value.results == {"static": None}
+        assert isinstance(failed.value.errors["no-such"], UnknownMemberIdError)
+
+
+def test_all_members_are_removed_when_none_is_named(
+        kafka_cluster: LocalCluster, admin: Admin, topic: str, tps: list[TopicPartition]) -> None:
+    with Consumer(topics=[topic], bootstrap_servers=kafka_cluster.bootstrap_servers, group_id=topic, group_protocol="classic") as consumer:
+        eventually(lambda: consumer.poll(0.1) is not None and len(consumer.assignment()) == len(tps))
+        described = admin.describe_groups([topic])[topic]
+        assert described.coordinator == 1
+        admin.remove_members(topic)
+        assert not {each.member_id for each in admin.describe_groups([topic])[topic].members} & {each.member_id for each in described.members}
+
+
+def test_offsets_go_into_a_file_and_into_another_group(admin: Admin, topic: str, tps: list[TopicPartition], tmp_path: Path) -> None:
+    admin.alter_group_offsets(topic, {tps[0]: 2, tps[1]: 0})
+    write_offsets(tmp_path / "offsets.csv", admin.group_offsets(topic))
+    admin.alter_group_offsets(f"{topic}-copy", read_offsets(tmp_path / "offsets.csv"))
+    assert [each.committed for each in admin.group_offsets(f"{topic}-copy").values()] == [OffsetAndMetadata(2), OffsetAndMetadata(0)]

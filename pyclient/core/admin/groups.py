@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.codec.consumer_protocol import decode_assignment
 from pyclient.core.acl_errors import error_of
 from pyclient.core.calls import Again, Broker, Call, CallOutcome, Coordinator, Done, Finish
-from pyclient.core.group.coordinator import refusal
+from pyclient.core.group.classic_calls import BATCHED_SINCE, REASON_LIMIT
+from pyclient.core.group.coordinator import NO_MEMBER, refusal
 from pyclient.core.group.offsets import read_all_committed
 from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupMember
 from pyclient.errors import GroupIdNotFoundError, ProtocolError, UnknownServerError
@@ -20,6 +21,21 @@ TYPES_SINCE: Final = 5
 CONSUMERS: Final = "consumer"
 DEAD: Final = "Dead"
 ALL_OFFSETS_SINCE: Final = 2
+
+
+class Removal(NamedTuple):
+    """A member to remove: a static one by its group instance id, others by their member id."""
+
+    member_id: str
+    group_instance_id: str | None = None
+
+    @classmethod
+    def of(cls, member: GroupMember) -> Removal:
+        """A static member is removed whatever its member id is by then."""
+        return cls(member.member_id) if member.group_instance_id is None else cls(NO_MEMBER, member.group_instance_id)
+
+    def __str__(self) -> str:
+        return f"member {self.member_id!r}" if self.group_instance_id is None else f"group instance id {self.group_instance_id!r}"
 
 
 def list_groups_call(*, node: int, states: Sequence[str], types: Sequence[str], finish: Finish, deadline: float | None) -> Call:
@@ -46,10 +62,11 @@ def describe_consumer_group_call(group: str, *, finish: Finish, deadline: float 
         if described.error_code:
             return refusal(Api.CONSUMER_GROUP_DESCRIBE, described.error_code, group, message=described.error_message)
         members = tuple(_consumer_member(each) for each in described.members)
-        return Done(GroupDescription(group, CONSUMERS, described.group_state, described.assignor_name, members, described.group_epoch))
+        return Done(GroupDescription(group, CONSUMERS, described.group_state, described.assignor_name, members, described.group_epoch, call.node))
 
-    return Call(what=f"describing group {group!r}", api=Api.CONSUMER_GROUP_DESCRIBE, target=Coordinator(group), judge=judge, finish=finish, deadline=deadline,
+    call = Call(what=f"describing group {group!r}", api=Api.CONSUMER_GROUP_DESCRIBE, target=Coordinator(group), judge=judge, finish=finish, deadline=deadline,
                 fields=lambda version: {"group_ids": [group], "include_authorized_operations": False})
+    return call
 
 
 def describe_classic_group_call(group: str, *, finish: Finish, deadline: float | None) -> Call:
@@ -61,10 +78,26 @@ def describe_classic_group_call(group: str, *, finish: Finish, deadline: float |
         if described.group_state == DEAD:  # what brokers before 4.0 say of a group that does not exist
             return GroupIdNotFoundError(f"group {group!r} does not exist")
         members = tuple(_classic_member(each, described.protocol_type) for each in described.members)
-        return Done(GroupDescription(group, "classic", described.group_state, described.protocol_data, members))
+        return Done(GroupDescription(group, "classic", described.group_state, described.protocol_data, members, coordinator=call.node))
 
-    return Call(what=f"describing group {group!r}", api=Api.DESCRIBE_GROUPS, target=Coordinator(group), judge=judge, finish=finish, deadline=deadline,
+    call = Call(what=f"describing group {group!r}", api=Api.DESCRIBE_GROUPS, target=Coordinator(group), judge=judge, finish=finish, deadline=deadline,
                 fields=lambda version: {"groups": [group], "include_authorized_operations": False})
+    return call
+
+
+def remove_members_call(group: str, members: Sequence[Removal], reason: str, *, finish: Finish, deadline: float | None) -> Call:
+    """Make members leave, as their coordinator sees it; the result maps each to None or its error (KIP-345)."""
+    rows = [{"member_id": each.member_id, "group_instance_id": each.group_instance_id, "reason": reason[:REASON_LIMIT]} for each in members]
+
+    def judge(message: Any) -> CallOutcome:
+        if message.error_code:
+            return refusal(Api.LEAVE_GROUP, message.error_code, group)
+        found = {Removal(each.member_id, each.group_instance_id): each.error_code for each in message.members}
+        return Done({each: error_of(Api.LEAVE_GROUP, code, f"{each}, group {group!r}", group=group) if code else None for each, code in found.items()})
+
+    return Call(what=f"removing {len(rows)} members of group {group!r}", api=Api.LEAVE_GROUP, target=Coordinator(group), judge=judge, finish=finish,
+                deadline=deadline, fields=lambda version: {"group_id": group, "members": rows},
+                versions=VersionRange(BATCHED_SINCE, SPOKEN[Api.LEAVE_GROUP].high))
 
 
 def delete_group_call(group: str, *, finish: Finish, deadline: float | None) -> Call:

@@ -9,10 +9,11 @@ from pyclient.admin import GroupListing, GroupMember
 from pyclient.codec.apis import Api
 from pyclient.codec.consumer_protocol import encode_assignment
 from pyclient.core.admin.groups import (
-    all_committed_call, delete_group_call, delete_offsets_call, describe_classic_group_call, describe_consumer_group_call, lags, list_groups_call,
+    Removal, all_committed_call, delete_group_call, delete_offsets_call, describe_classic_group_call, describe_consumer_group_call, lags, list_groups_call,
+    remove_members_call,
 )
 from pyclient.core.calls import Again, Broker, Call, Coordinator, Done
-from pyclient.errors import GroupAuthorizationError, GroupIdNotFoundError, GroupNotEmptyError, GroupSubscribedToTopicError
+from pyclient.errors import GroupAuthorizationError, GroupIdNotFoundError, GroupNotEmptyError, GroupSubscribedToTopicError, UnknownMemberIdError
 from pyclient.plugins import Assignment
 from pyclient.records import OffsetAndMetadata, TopicPartition
 from tests.unit.core.test_admin_calls import body, ignore, versions
@@ -124,3 +125,31 @@ def test_a_lag_is_never_below_0_and_unknown_without_a_commit_or_an_end() -> None
     committed = {ONE: OffsetAndMetadata(3), TWO: None, gone: OffsetAndMetadata(1)}
     assert lags(committed, {ONE: 5, TWO: 5}) == {ONE: 2, TWO: None, gone: None}
     assert lags({ONE: OffsetAndMetadata(9)}, {ONE: 5}) == {ONE: 0}
+
+
+# ---- members that are removed ----------------------------------------------------------------------------------------
+
+STATIC, OTHER, UNKNOWN_MEMBER = Removal("", "static"), Removal("m"), 25
+
+
+def removing() -> Call:
+    return remove_members_call("g", [STATIC, OTHER], "it hangs", finish=ignore, deadline=None)
+
+
+def test_static_members_are_removed_by_their_instance_id_and_others_by_their_member_id() -> None:
+    call = removing()
+    assert (call.target, call.versions and call.versions.low) == (Coordinator("g"), 3)
+    read = body(call, 5)
+    assert [(each.member_id, each.group_instance_id, each.reason) for each in read.members] == [("", "static", "it hangs"), ("m", None, "it hangs")]
+    members = [GroupMember("m-7", "static", "c", "/h", ()), GroupMember("m", None, "c", "/h", ())]
+    assert [Removal.of(each) for each in members] == [STATIC, OTHER]
+
+
+def test_each_removed_member_has_its_own_outcome() -> None:
+    rows = [{"member_id": "", "group_instance_id": "static", "error_code": UNKNOWN_MEMBER}, {"member_id": "m", "group_instance_id": None, "error_code": 0}]
+    verdict = removing().judge(answer(Api.LEAVE_GROUP, 5, error_code=0, members=rows))
+    assert isinstance(verdict, Done)
+    assert isinstance(verdict.result[STATIC], UnknownMemberIdError)
+    assert "group instance id 'static', group 'g'" in str(verdict.result[STATIC])
+    assert verdict.result[OTHER] is None
+    assert isinstance(removing().judge(answer(Api.LEAVE_GROUP, 5, error_code=NOT_COORDINATOR, members=[])), Again)
