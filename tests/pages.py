@@ -17,7 +17,7 @@ from tests.distribution import ROOT, clean_environment, run
 FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMED: Final = re.compile(r"# ([\w/]+\.py)\n")
 WRITTEN_ADDRESS: Final = "localhost:9092"
-NEEDS_A_BROKER: Final = ("Security", "Replicas")
+NEEDS_A_BROKER: Final = ("Security", "Replicas", "The cluster")
 """Headings of docs/admin.md whose blocks run against a real broker: the fake cluster has none of these requests."""
 
 

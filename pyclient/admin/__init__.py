@@ -1,6 +1,7 @@
 """The admin client, what users call; and the values that it takes and returns."""
 from pyclient.admin.offset_files import read_offsets, write_offsets
 from pyclient.descriptions.acls import Acl, AclFilter, AclOperation, AclPattern, AclPermission, AclResourceType
+from pyclient.descriptions.cluster import FeatureRange, Quorum, QuorumReplica
 from pyclient.descriptions.configs import (
     ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigSource, ConfigSynonym, ConfigType, ResourceType,
 )
@@ -13,7 +14,7 @@ from pyclient.descriptions.users import QuotaEntity, QuotaName, ScramCredential,
 __all__ = [
     "Acl", "AclFilter", "AclOperation", "AclPattern", "AclPermission", "AclResourceType",
     "ConfigChange", "ConfigEntry", "ConfigOperation", "ConfigResource", "ConfigSource", "ConfigSynonym", "ConfigType",
-    "ElectionType", "FencedProducer", "GroupDescription", "GroupListing", "GroupMember", "GroupOffset", "ListedOffset", "LogDir", "OffsetReset", "OffsetSpec",
-    "ProducerState", "QuotaEntity", "QuotaName", "Reassignment", "ReplicaSize", "ResourceType", "ScramCredential", "ScramDeletion", "ScramMechanism", "ScramPassword",
+    "ElectionType", "FeatureRange", "FencedProducer", "GroupDescription", "GroupListing", "GroupMember", "GroupOffset", "ListedOffset", "LogDir", "OffsetReset", "OffsetSpec",
+    "ProducerState", "Quorum", "QuorumReplica", "QuotaEntity", "QuotaName", "Reassignment", "ReplicaSize", "ResourceType", "ScramCredential", "ScramDeletion", "ScramMechanism", "ScramPassword",
     "TransactionDescription", "TransactionListing", "read_offsets", "write_offsets",
 ]

@@ -127,8 +127,8 @@ class AsyncGroupCalls(AsyncRecordCalls):
                                   timeout: float | None = OPTION) -> dict[TopicPartition, OffsetReset]:
         """Move what a group has committed: to an `OffsetSpec` or a time (ms or datetime), or by a number of records.
 
-        A timedelta is that long ago. *partitions* None means all that it has committed. Offsets stay within the log; a time behind the last record
-        means its end. With *dry_run* nothing is stored, and the result says what would be.
+        A timedelta is that long ago. *partitions* None means all that it has committed. Offsets stay within the log; a
+        time behind the last record means its end. With *dry_run* nothing is stored, and the result says what would be.
 
         Raises:
             GroupNotEmptyError: it has members: stop them first.

@@ -52,6 +52,7 @@ class Api(enum.IntEnum):
     ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
+    DESCRIBE_QUORUM = 55
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
@@ -130,6 +131,7 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.ALTER_CLIENT_QUOTAS: VersionRange(0, 1),
     Api.DESCRIBE_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
     Api.ALTER_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
+    Api.DESCRIBE_QUORUM: VersionRange(0, 2),
     Api.DESCRIBE_PRODUCERS: VersionRange(0, 0),
     Api.DESCRIBE_TRANSACTIONS: VersionRange(0, 0),
     Api.LIST_TRANSACTIONS: VersionRange(0, 1),

@@ -122,3 +122,15 @@ def test_async_calls_can_run_concurrently(kafka_cluster: LocalCluster, topic: st
             await client.delete_topics(names)
 
     asyncio.run(main())
+
+
+def test_features_and_the_quorum_of_controllers_are_described(kafka_cluster: LocalCluster) -> None:
+    with admin(kafka_cluster) as client:
+        features = client.describe_features()
+        lowest, highest, finalized = features["metadata.version"]
+        assert lowest <= finalized <= highest
+        quorum = client.describe_quorum()
+        assert quorum.leader in {each.node_id for each in quorum.voters}
+        assert quorum.high_watermark > 0
+        leader, = (each for each in quorum.voters if each.node_id == quorum.leader)
+        assert (leader.lag, leader.last_fetched_at) == (0, None)

@@ -1,0 +1,64 @@
+"""The cluster as calls: its features, the quorum of its controllers."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pyclient.codec.apis import SPOKEN, Api, VersionRange
+from pyclient.core.acl_errors import error_of
+from pyclient.core.calls import Again, Anywhere, Call, CallOutcome, Done, Finish
+from pyclient.core.handshake import ClientInfo, Versions
+from pyclient.descriptions.cluster import FeatureRange, Quorum, QuorumReplica
+
+FEATURES_SINCE: Final = 3
+"""The first version of ApiVersions with features."""
+METADATA_LOG: Final = "__cluster_metadata"
+UNKNOWN: Final = -1
+
+
+def describe_features_call(client: ClientInfo, *, finish: Finish, deadline: float | None) -> Call:
+    """The features that a broker supports, as `FeatureRange` by name."""
+    def judge(message: Any) -> CallOutcome:
+        if message.error_code:
+            return _refusal(Api.API_VERSIONS, message.error_code)
+        finalized = Versions.from_response(message).features
+        return Done({each.name: FeatureRange(each.min_version, each.max_version, finalized.level(each.name)) for each in message.supported_features})
+
+    return Call(what="describing features", api=Api.API_VERSIONS, target=Anywhere.ANY_NODE, judge=judge, finish=finish, deadline=deadline,
+                fields=lambda version: {"client_software_name": client.name, "client_software_version": client.version},
+                versions=VersionRange(FEATURES_SINCE, SPOKEN[Api.API_VERSIONS].high))
+
+
+def describe_quorum_call(*, finish: Finish, deadline: float | None) -> Call:
+    """The quorum of the metadata log, as `Quorum`; brokers forward it to the active controller."""
+    def judge(message: Any) -> CallOutcome:
+        if message.error_code:
+            return _refusal(Api.DESCRIBE_QUORUM, message.error_code, getattr(message, "error_message", None))
+        found = message.topics[0].partitions[0]
+        if found.error_code:
+            return _refusal(Api.DESCRIBE_QUORUM, found.error_code, getattr(found, "error_message", None))
+        return Done(_quorum(found))
+
+    topics = [{"topic_name": METADATA_LOG, "partitions": [{"partition_index": 0}]}]
+    return Call(what="describing the quorum of controllers", api=Api.DESCRIBE_QUORUM, target=Anywhere.ANY_NODE, judge=judge, finish=finish,
+                deadline=deadline, fields=lambda version: {"topics": topics})
+
+
+def _quorum(found: Any) -> Quorum:
+    end = max((each.log_end_offset for each in found.current_voters if each.replica_id == found.leader_id), default=found.high_watermark)
+    return Quorum(None if found.leader_id == UNKNOWN else found.leader_id, found.leader_epoch, found.high_watermark,
+                  _replicas(found.current_voters, end, found.leader_id), _replicas(found.observers, end, found.leader_id))
+
+
+def _replicas(given: Iterable[Any], end: int, leader: int) -> tuple[QuorumReplica, ...]:
+    def time(replica: Any, name: str) -> float | None:
+        ms: int = getattr(replica, name, UNKNOWN)
+        return None if ms == UNKNOWN or replica.replica_id == leader else ms / 1000
+
+    return tuple(QuorumReplica(each.replica_id, each.log_end_offset, max(0, end - each.log_end_offset), time(each, "last_fetch_timestamp"),
+                               time(each, "last_caught_up_timestamp")) for each in sorted(given, key=lambda each: each.replica_id))
+
+
+def _refusal(api: Api, code: int, message: str | None = None) -> CallOutcome:
+    error = error_of(api, code, message)
+    return Again(error) if error.retriable else error

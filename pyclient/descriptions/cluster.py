@@ -1,0 +1,36 @@
+"""The cluster's features and the quorum of its controllers, as `Admin` returns them."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class FeatureRange(NamedTuple):
+    """The levels of a feature that a broker supports (KIP-584), and the level that is finalized; 0: it is off."""
+
+    lowest: int
+    highest: int
+    finalized: int
+
+
+class QuorumReplica(NamedTuple):
+    """A controller or broker that follows the metadata log (KIP-595).
+
+    ``lag`` is in records of that log. The times are seconds since 1970, of the leader's clock: of the newest fetch, and
+    when everything had been fetched. Both are None of the leader itself, and where brokers do not say (before 3.3).
+    """
+
+    node_id: int
+    log_end_offset: int
+    lag: int
+    last_fetched_at: float | None
+    last_caught_up_at: float | None
+
+
+class Quorum(NamedTuple):
+    """Who votes on the metadata log, who only follows it, and the leader: the active controller."""
+
+    leader: int | None
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]

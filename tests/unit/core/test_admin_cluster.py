@@ -1,0 +1,58 @@
+"""Features and the quorum: the requests in every version, and what responses mean."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyclient.admin import FeatureRange, Quorum, QuorumReplica
+from pyclient.codec.apis import Api
+from pyclient.core.admin.cluster import describe_features_call, describe_quorum_call
+from pyclient.core.calls import Again, Anywhere, Done
+from pyclient.core.handshake import ClientInfo
+from pyclient.errors import ClusterAuthorizationError
+from tests.unit.core.test_admin_calls import body, ignore, versions
+from tests.unit.core.world import answer
+
+NOT_ALLOWED, NOT_LEADER = 31, 6
+
+
+@pytest.mark.parametrize("version", range(3, 5))
+def test_a_feature_has_the_levels_that_are_supported_and_the_one_that_is_finalized(version: int) -> None:
+    call = describe_features_call(ClientInfo("pyclient", "1.0"), finish=ignore, deadline=None)
+    assert (call.target, call.versions and call.versions.low) == (Anywhere.ANY_NODE, 3)
+    assert (read := body(call, version)).client_software_name == "pyclient"
+    assert read.client_software_version == "1.0"
+    supported = [{"name": name, "min_version": 0, "max_version": 2} for name in ("transaction.version", "share.version")]
+    verdict = call.judge(answer(Api.API_VERSIONS, version, api_keys=[], supported_features=supported, finalized_features_epoch=4, finalized_features=[
+        {"name": "transaction.version", "max_version_level": 2, "min_version_level": 2}]))
+    assert verdict == Done({"transaction.version": FeatureRange(0, 2, 2), "share.version": FeatureRange(0, 2, 0)})
+
+
+def describing() -> Any:
+    return describe_quorum_call(finish=ignore, deadline=None)
+
+
+def quorum_of(version: int, code: int = 0, top: int = 0, leader: int = 2) -> Any:
+    def replica(node: int, end: int, ms: int) -> dict[str, Any]:
+        return {"replica_id": node, "replica_directory_id": None, "log_end_offset": end, "last_fetch_timestamp": ms, "last_caught_up_timestamp": ms}
+
+    partition = {"partition_index": 0, "error_code": code, "error_message": None, "leader_id": leader, "leader_epoch": 7, "high_watermark": 90,
+                 "current_voters": [replica(2, 100, -1), replica(1, 95, 5000)], "observers": [replica(9, -1, -1)]}
+    topics = [{"topic_name": "__cluster_metadata", "partitions": [partition]}]
+    return describing().judge(answer(Api.DESCRIBE_QUORUM, version, error_code=top, error_message=None, topics=topics, nodes=[]))
+
+
+@pytest.mark.parametrize("version", versions(Api.DESCRIBE_QUORUM))
+def test_the_quorum_has_voters_and_observers_with_their_lags(version: int) -> None:
+    (topic,) = body(describing(), version).topics
+    assert (topic.topic_name, [each.partition_index for each in topic.partitions]) == ("__cluster_metadata", [0])
+    at = 5.0 if version >= 1 else None
+    assert quorum_of(version) == Done(Quorum(
+        2, 7, 90, (QuorumReplica(1, 95, 5, at, at), QuorumReplica(2, 100, 0, None, None)), (QuorumReplica(9, -1, 101, None, None),)))
+
+
+def test_while_no_controller_leads_there_is_no_leader_and_refusals_are_raised_or_retried() -> None:
+    assert quorum_of(2, leader=-1).result.leader is None
+    assert isinstance(quorum_of(2, top=NOT_ALLOWED), ClusterAuthorizationError)
+    assert isinstance(quorum_of(2, NOT_LEADER), Again)
