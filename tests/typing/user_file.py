@@ -12,6 +12,7 @@ from pyclient import AsyncConsumer, AsyncProducer, Consumer, Producer, Record, R
 from pyclient.plugins import Serialized
 from pyclient.processing import ExactlyOnce
 from pyclient.serializers import LongSerde, StringSerde, UUIDSerde
+from pyclient.serializers.dataclass import DataclassSerde
 
 
 def produce() -> int | None:
@@ -150,6 +151,8 @@ def read_typed() -> None:
         of_functions.commit(record)
     of_classes = Consumer(bootstrap_servers="localhost:9092", key_deserializer=UUIDSerde, value_deserializer=Orders)
     assert_type(of_classes, Consumer[UUID | None, Order | None])
+    of_models = Consumer(bootstrap_servers="localhost:9092", value_deserializer=DataclassSerde(Order))
+    assert_type(of_models, Consumer[bytes | None, Order | None])
     of_names = Consumer(bootstrap_servers="localhost:9092", key_deserializer=LongSerde(), value_deserializer="json")
     assert_type(of_names, Consumer[int | None, Any])
     total: int = next(iter(of_names)).value["total"]
