@@ -61,6 +61,7 @@ RIGHTS: Final[Mapping[tuple[Api, int | None], Right]] = {
     (Api.ELECT_LEADERS, CLUSTER): Right("ALTER", more=" (to elect leaders)"),
     (Api.ALTER_PARTITION_REASSIGNMENTS, CLUSTER): Right("ALTER", more=" (to move replicas)"),
     (Api.LIST_PARTITION_REASSIGNMENTS, CLUSTER): Right("DESCRIBE"),
+    (Api.DESCRIBE_QUORUM, CLUSTER): Right("DESCRIBE"),
     (Api.DESCRIBE_LOG_DIRS, CLUSTER): Right("DESCRIBE"),
     (Api.DESCRIBE_ACLS, CLUSTER): Right("DESCRIBE", more=" (to see ACLs)"),
     (Api.CREATE_ACLS, CLUSTER): Right("ALTER", more=" (to change ACLs)"),
