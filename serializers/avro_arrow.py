@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from pyclient.codec.avro_columns import AvroColumns, prefix_runs
+from pyclient.codec.avro_defaults import number
 from pyclient.codec.avro_input import AvroInput, MisfitError
 from pyclient.codec.avro_program import AvroNode, arrow_type, finished, node_of
 from pyclient.codec.avro_resolution import Plan, UnresolvedError, plan_of
@@ -161,11 +162,7 @@ def _way(writer: AvroSchema, wanted: tuple[AvroSchema, AvroNode] | None, *, raw:
 
 
 def _with_length(data: bytes) -> bytes:
-    left, made = len(data) << 1, bytearray()
-    while left > 0x7F:
-        made.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*made, left]) + data
+    return number(len(data)) + data
 
 
 class _Group:
@@ -201,6 +198,8 @@ class _Decoding:
         self._pieces: list[tuple[_Group | None, int]] = []
         """Runs of rows in their order: group (None: nulls) and number."""
         self._errors: dict[int, str] = {}
+        self._unknown: dict[Prefix, SerializationError] = {}
+        """Prefixes whose schema was not found: a registry is asked once for each."""
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
@@ -238,14 +237,11 @@ class _Decoding:
 
     def _run(self, start: int, stop: int, prefix: Prefix, skip: int) -> None:
         """Read rows of one schema; null rows may be among them."""
-        try:
-            group = self._groups.get(prefix) or self._group(start, prefix)
-        except SerializationError as error:
-            if isinstance(error, _AskedOnLoopError) or (isinstance(error, SchemaRegistryError) and error.status != NOT_FOUND):
-                raise
+        group = self._groups.get(prefix) or self._group(start, prefix)
+        if group is None:
             for row in range(start, stop):
                 if self._data[row].is_valid:
-                    self._fail(row, error)
+                    self._fail(row, self._unknown[prefix])
             self._add_nulls(stop - start)
             return
         self._pieces.append((group, stop - start))
@@ -254,8 +250,17 @@ class _Decoding:
         else:
             self._one_by_one(group, group.way.translate, range(start, stop), skip)
 
-    def _group(self, row: int, prefix: Prefix) -> _Group:
-        way = self._side.way(self._record(row).topic, prefix)
+    def _group(self, row: int, prefix: Prefix) -> _Group | None:
+        """None: its schema is not known."""
+        if prefix in self._unknown:
+            return None
+        try:
+            way = self._side.way(self._record(row).topic, prefix)
+        except SerializationError as error:
+            if isinstance(error, _AskedOnLoopError) or (isinstance(error, SchemaRegistryError) and error.status != NOT_FOUND):
+                raise
+            self._unknown[prefix] = error
+            return None
         made = self._groups[prefix] = _Group(way, self._memory)
         return made
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from pyclient.codec.avro_defaults import encoded_default
 from pyclient.errors import SerializationError, with_article
 from pyclient.redaction import in_one_line
 from pyclient.serializers.avro_check import quick_check
@@ -18,6 +19,8 @@ from pyclient.serializers.avro_schema import AvroSchema
 
 MOST_SHOWN: Final = 5
 """Fields that an error lists."""
+PARTS: Final = ("type", "items", "values", "fields")
+"""Where a schema holds others."""
 Prefix: TypeAlias = bytes | uuid.UUID
 """What names the schema of data: its first bytes, or a header's GUID."""
 
@@ -91,7 +94,7 @@ class AvroReader:
         self.writer: Final = writer
         self.reader: Final = reader
         self._writer = writer.parsed
-        self._reader = None if reader is None or reader.text == writer.text else reader.parsed
+        self._reader = None if reader is None or reader.text == writer.text else _with_defaults(reader.parsed)
         self._read = schemaless_reader
         self._scan: Final = AvroScan(writer.parsed)
         self._is_scanned = self._scan.is_needed
@@ -145,6 +148,45 @@ def is_bytes(schema: AvroSchema) -> bool:
     """Whether it is the plain type bytes: Java's and other serializers write those as they are, without length."""
     parsed = schema.parsed
     return parsed == "bytes" or (isinstance(parsed, dict) and parsed.get("type") == "bytes" and "logicalType" not in parsed)
+
+
+def _with_defaults(parsed: Any) -> Any:
+    """A schema whose defaults are values, as fastavro returns them: bytes, which are text in JSON, dates, decimals."""
+    named: dict[str, Any] = {}
+    _collect(parsed, named)
+    made = _with_values(parsed, named)
+    if isinstance(parsed, dict) and "__named_schemas" in parsed:
+        made["__named_schemas"] = {name: _with_values(each, named) for name, each in parsed["__named_schemas"].items()}
+    return made
+
+
+def _collect(part: Any, named: dict[str, Any]) -> None:
+    """Find the named types of a schema."""
+    if isinstance(part, dict):
+        named.update(part.get("__named_schemas", {}))
+        if "name" in part and part.get("type") in ("record", "error", "enum", "fixed"):
+            named.setdefault(part["name"], part)
+    for each in part if isinstance(part, list) else [part[name] for name in PARTS if name in part] if isinstance(part, dict) else ():
+        _collect(each, named)
+
+
+def _with_values(part: Any, named: dict[str, Any]) -> Any:
+    if isinstance(part, list):
+        return [_with_values(each, named) for each in part]
+    if not isinstance(part, dict):
+        return part
+    made = {name: _with_values(each, named) if name in PARTS else each for name, each in part.items()}
+    if "default" in part and "symbols" not in part:
+        made["default"] = _value_of(part, named)
+    return made
+
+
+def _value_of(field: dict[str, Any], named: dict[str, Any]) -> Any:
+    from fastavro import schemaless_reader
+
+    alone = {"type": "record", "name": "default", "fields": [{"name": "value", "type": field["type"]}], "__named_schemas": named, "__fastavro_parsed": True}
+    read: Any = schemaless_reader(io.BytesIO(encoded_default(field, named)), alone, None)
+    return read["value"]
 
 
 def _shown(schema: AvroSchema) -> str:

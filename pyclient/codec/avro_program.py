@@ -23,6 +23,7 @@ DAY_MS: Final = 86_400_000
 TIMES: Final = {"time-millis": ("int", "time of 4 B", DAY_MS), "time-micros": ("long", "time of 8 B", DAY_MS * 1000)}
 WIDEST: Final = 76
 """Digits of Arrow's largest decimal."""
+MOST_NODES: Final = 20_000
 UNITS: Final = {"millis": "ms", "micros": "us", "nanos": "ns"}
 
 
@@ -63,6 +64,16 @@ class AvroNode:
             return False
         return self.kind == "null" or (self.kind == "fixed" and self.size == 0) or (self.kind == "record" and all(each.is_empty for each in self.children))
 
+    @property
+    def plain_schema(self) -> Any:
+        """Its schema without names of other types: those are written out."""
+        made = dict(self.schema)
+        if self.kind == "record":
+            made["fields"] = [{**field, "type": child.plain_schema} for field, child in zip(self.schema["fields"], self.children, strict=True)]
+        elif self.kind in ("array", "map"):
+            made["items" if self.kind == "array" else "values"] = self.children[-1].plain_schema
+        return made if self.null_branch < 0 else ["null", made] if self.null_branch == 0 else [made, "null"]
+
     def walk(self) -> Iterator[AvroNode]:
         """This and all within it, each directly before its children: the order of a program."""
         yield self
@@ -83,20 +94,32 @@ def node_of(parsed: Any) -> AvroNode:
     """The tree of a schema as fastavro parsed it.
 
     Raises:
-        ConfigurationError: a type without Arrow columns: a recursive one, or a union of more than null and one.
+        ConfigurationError: a type without Arrow columns: a recursive one, or a union of more than null and one; or more
+            than `MOST_NODES` columns, which few lines make, if types use others several times.
     """
     named = dict(parsed.get("__named_schemas", {})) if isinstance(parsed, dict) else {}
-    return _node(parsed, (), (), named)
+    return _Tree(named).node(parsed, (), ())
 
 
-def _node(schema: Any, path: tuple[str, ...], within: tuple[str, ...], named: dict[str, Any]) -> AvroNode:
-    schema, null_branch = _without_null(schema, path)
-    schema = _resolved(schema, named)
-    name = schema.get("name", "")
-    if name and name in within:
-        raise ConfigurationError(f"Avro schema: {'.'.join(path)}: {name} contains itself, which an Arrow column cannot; read record by record")
-    children = tuple(_node(child, (*path, part), (*within, name), named) for part, child in _children(schema))
-    return AvroNode(_kind(schema), path, schema, null_branch, children)
+class _Tree:
+    """One schema while its tree is made."""
+
+    def __init__(self, named: dict[str, Any]) -> None:
+        self._named = named
+        self._count = 0
+
+    def node(self, schema: Any, path: tuple[str, ...], within: tuple[str, ...]) -> AvroNode:
+        """The tree of a part, whose place is *path*; *within* are the names of the types around it."""
+        self._count += 1
+        if self._count > MOST_NODES:
+            raise ConfigurationError(f"Avro schema: it has more than {MOST_NODES} columns; read record by record")
+        schema, null_branch = _without_null(schema, path)
+        schema = _resolved(schema, self._named)
+        name = schema.get("name", "")
+        if name and name in within:
+            raise ConfigurationError(f"Avro schema: {'.'.join(path)}: {name} contains itself, which an Arrow column cannot; read record by record")
+        children = tuple([self.node(child, (*path, part), (*within, name)) for part, child in _children(schema)])
+        return AvroNode(_kind(schema), path, schema, null_branch, children)
 
 
 def _without_null(schema: Any, path: tuple[str, ...]) -> tuple[Any, int]:

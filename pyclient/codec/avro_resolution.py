@@ -5,7 +5,6 @@ that it does not know) or on fastavro's rules, there is no such plan, and rows a
 """
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -13,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import attrs
 
 from pyclient.codec.avro_columns import AvroColumns
+from pyclient.codec.avro_defaults import encoded_default
 from pyclient.codec.avro_program import AvroNode, arrow_type, finished
 from pyclient.errors import ConfigurationError
 
@@ -168,15 +168,12 @@ def default_row(schema: Mapping[str, Any], node: AvroNode) -> Any:
 
     Raises:
         UnresolvedError: it has none.
+        ConfigurationError: it is not of the field's type.
     """
     if "default" not in schema:
         raise UnresolvedError(f"{node.where} has no default")
     columns = AvroColumns(node.program(), 1 << 30)
-    try:
-        is_read = columns.add(_encoded(node, schema["default"]))
-    except (TypeError, ValueError, LookupError, AttributeError, struct.error) as error:
-        raise ConfigurationError(f"Avro schema: the default of {node.where} is not of its type: {error!r}") from error
-    if not is_read:
+    if not columns.add(encoded_default({**schema, "type": node.plain_schema}, {})):
         raise ConfigurationError(f"Avro schema: the default of {node.where} is not of its type: {columns.fault}")
     return finished(node, columns)
 
@@ -185,42 +182,3 @@ def repeated(row: Any, rows: int) -> Any:
     """A column of *rows* rows like this one."""
     arrow = import_module("pyarrow")
     return row.take(arrow.nulls(rows, arrow.int32()).fill_null(0))
-
-
-def _encoded(node: AvroNode, value: Any) -> bytes:
-    """Avro's encoding of a default, which is JSON."""
-    if node.null_branch >= 0:
-        if value is None:
-            return _number(node.null_branch)
-        return _number(1 - node.null_branch) + _encoded(attrs.evolve(node, null_branch=-1), value)
-    kind = node.schema["type"]
-    if kind == "record":
-        defaults = {field["name"]: field["default"] for field in node.schema["fields"] if "default" in field}
-        return b"".join(_encoded(child, {**defaults, **value}[child.path[-1]]) for child in node.children)
-    if kind in ("array", "map"):
-        items = [(value,) for value in value] if kind == "array" else list(value.items())
-        content = b"".join(_encoded(child, each) for item in items for child, each in zip(node.children, item, strict=True))
-        return (_number(len(items)) + content if items else b"") + _number(0)
-    return _encoded_leaf(kind, node.schema, value)
-
-
-def _encoded_leaf(kind: str, schema: Mapping[str, Any], value: Any) -> bytes:
-    if kind in ("int", "long"):
-        return _number(value)
-    if kind == "enum":
-        return _number(schema["symbols"].index(value))
-    if kind in ("float", "double"):
-        return struct.pack("<f" if kind == "float" else "<d", value)
-    if kind in ("string", "bytes"):
-        content: bytes = value.encode("utf-8" if kind == "string" else "latin-1")
-        return _number(len(content)) + content
-    return bytes([value]) if kind == "boolean" else value.encode("latin-1") if kind == "fixed" else b""
-
-
-def _number(value: int) -> bytes:
-    """A zigzag number."""
-    left, made = (value << 1) ^ (value >> 63), bytearray()
-    while left > 0x7F:
-        made.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*made, left])

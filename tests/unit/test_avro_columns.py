@@ -9,17 +9,19 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyclient.buffers.decoded_columns import decoded
 from pyclient.buffers.records_view import RecordRun, Records
 from pyclient.codec.avro_columns import AvroColumns
 from pyclient.codec.avro_program import finished, node_of
 from pyclient.codec.batches import read_batches
 from pyclient.codec.encode import encode_batch
 from pyclient.errors import ConfigurationError, SchemaRegistryError, SerializationError
-from pyclient.records import TopicPartition
+from pyclient.records import OffsetAndMetadata, TopicPartition
 from pyclient.serializers.avro import AvroSerde
 from pyclient.serializers.avro_arrow import AvroDecoder
 from pyclient.serializers.avro_schema import AvroSchema
@@ -52,13 +54,12 @@ def records_of(values: Iterable[bytes | None], headers: Any = (), topic: str = "
     batches = read_batches(encode_batch([(0, value, value, headers) for value in values], base_offset=100))
     for batch in batches:
         batch.open()
-    return Records([RecordRun(TopicPartition(topic, 3), batch, 0, batch.count) for batch in batches])
+    tp = TopicPartition(topic, 3)
+    return Records([RecordRun(tp, batch, 0, batch.count) for batch in batches], {tp: OffsetAndMetadata(100 + sum(batch.count for batch in batches))})
 
 
 def plain(value: Any, kind: Any) -> Any:
     """What fastavro gives for a value of Arrow."""
-    import pyarrow
-
     if value is None:
         return None
     if pyarrow.types.is_struct(kind):
@@ -296,7 +297,51 @@ def test_a_readers_schema_gives_the_columns_of_single_records(data: st.DataObjec
 def test_defaults_are_those_of_the_specification(kind: Any, default: Any, value: Any) -> None:
     old: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
     new = {**old, "fields": [{"name": "b", "type": kind, "default": default}, *old["fields"]]}
-    assert columns(AvroSerde(new, written_with=old), [b"\x02", None, b"\x04"]) == [{"b": value, "a": 1}, None, {"b": value, "a": 2}]
+    serde = AvroSerde(new, written_with=old)
+    assert columns(serde, [b"\x02", None, b"\x04"]) == [{"b": value, "a": 1}, None, {"b": value, "a": 2}]
+    assert serde.deserialize("t", b"\x02") == {"b": value, "a": 1}
+    one_by_one = {**old, "fields": [{"name": "a", "type": ["null", "int"]}]}
+    assert columns(AvroSerde(new, written_with=one_by_one), [b"\x02\x02"]) == [{"b": value, "a": 1}]
+
+
+def test_a_default_may_be_of_a_type_that_another_field_defines() -> None:
+    old: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+    inner = {"type": "record", "name": "S", "fields": [{"name": "s", "type": "bytes", "default": "\u00fe"}, {"name": "u", "type": ["int", "null"], "default": 3}]}
+    new = {**old, "fields": [
+        {"name": "x", "type": inner, "default": {}}, {"name": "y", "type": {"type": "array", "items": "S"}, "default": [{"s": "\u00ff", "u": None}]}]}
+    expected = {"x": {"s": b"\xfe", "u": 3}, "y": [{"s": b"\xff", "u": None}]}
+    serde = AvroSerde(new, written_with=old)
+    assert columns(serde, [b"\x02"]) == [serde.deserialize("t", b"\x02")] == [expected]
+
+
+def test_more_columns_than_any_data_has_are_refused() -> None:
+    """Few lines of a schema can describe millions of columns."""
+    fields: list[dict[str, Any]] = [{"name": f"f{at}", "type": "int"} for at in range(10)]
+    for level in range(7):
+        fields = [{"name": "first", "type": {"type": "record", "name": f"L{level}", "fields": fields}},
+                  *({"name": f"f{at}", "type": f"L{level}"} for at in range(9))]
+    with pytest.raises(ConfigurationError, match="more than 20000 columns"):
+        node_of(AvroSchema({"type": "record", "name": "R", "fields": fields}).parsed)
+
+
+def test_arrays_and_maps_may_come_in_blocks_with_their_size() -> None:
+    items = AvroSerde({"type": "array", "items": "int"})
+    assert columns(items, [b"\x03\x04\x02\x04\x02\x06\x00"]) == [[1, 2, 3]]
+    assert columns(AvroSerde({"type": "map", "values": "int"}), [b"\x01\x06\x02a\x02\x02\x02b\x04\x00"]) == [{"a": 1, "b": 2}]
+
+
+def test_errors_name_the_offset_also_in_slices_selections_and_later_chunks() -> None:
+    serde, good = AvroSerde("int"), b"\x02"
+    records = records_of([good, b"", good, good, b"\xff", good])
+    for some in (records[2:], records.select([True, False, True, False, True, True])):
+        with pytest.raises(SerializationError, match="t-3, offset 104"):
+            some.to_arrow(value=AvroDecoder(serde))
+    table = pyarrow.concat_tables([records[:1].to_arrow(), records[2:4].to_arrow(), records[4:].to_arrow()])
+    rest = [records[0], *records[2:]]
+    made = decoded(table, rest.__getitem__, None, AvroDecoder(serde, on_error="null"), headers=True)
+    assert made["value"].to_pylist() == [1, 1, 1, None, 1]
+    with pytest.raises(SerializationError, match="t-3, offset 104"):
+        decoded(table, rest.__getitem__, None, AvroDecoder(serde), headers=True)
 
 
 def test_rows_that_only_some_readers_take_are_read_one_by_one() -> None:
