@@ -24,6 +24,7 @@ from pyclient.errors import ConfigurationError, SchemaRegistryError, Serializati
 from pyclient.records import OffsetAndMetadata, TopicPartition
 from pyclient.serializers.avro import AvroSerde
 from pyclient.serializers.avro_arrow import AvroDecoder
+from pyclient.serializers.avro_scan import AvroScan, DamagedError
 from pyclient.serializers.avro_schema import AvroSchema
 from pyclient.serializers.registry import SchemaRegistryClient
 from pyclient.serializers.registry_avro import AvroRegistrySerde
@@ -90,6 +91,16 @@ def outcome(serde: AvroSerde, data: bytes | None) -> tuple[str, Any]:
         return "error", None
 
 
+def strict_outcome(serde: AvroSerde, data: bytes | None) -> tuple[str, Any]:
+    """The same; fastavro also reads an int of more than 32 bits, for which a column has no room."""
+    try:
+        if data is not None:
+            AvroScan(serde.schema.parsed).check(data)
+    except DamagedError:
+        return "error", None
+    return outcome(serde, data)
+
+
 def outcomes(serde: AvroSerde, data: list[bytes | None]) -> list[tuple[str, Any]]:
     """The same of columns."""
     table = records_of(data).to_arrow(value=AvroDecoder(serde, on_error="null"))
@@ -132,8 +143,7 @@ def test_damaged_rows_are_errors_as_for_single_records_and_change_no_other_row(d
         whole = serde.serialize("t", value) or b""
         at = data.draw(st.integers(0, len(whole)))
         mixed += [whole or None, whole[:at] + data.draw(st.binary(max_size=6)) + whole[data.draw(st.integers(at, len(whole))):]]
-    assert [kind for kind, _ in outcomes(serde, mixed)] == [kind for kind, _ in (outcome(serde, each) for each in mixed)]
-    assert outcomes(serde, mixed) == [outcome(serde, each) for each in mixed]
+    assert repr(outcomes(serde, mixed)) == repr([strict_outcome(serde, each) for each in mixed])  # NaN is not equal to itself
 
 
 @pytest.mark.parametrize(("source", "data", "why"), [
