@@ -341,16 +341,16 @@ def _union(members: list[Converter], kind: Any) -> Converter:
         if sum(what in member.kinds for member in members) > 1:
             raise ConfigurationError(f"{_named(kind)}: JSON does not say which of these {NAMES[what]} is")
     not_null = [member for member in members if member.kinds != {type(None)}]
-    blamed = not_null if len(not_null) == 1 else []  # it says what is needed
-    by_kind = {each: [member for member in members if each in member.kinds] or blamed for each in NAMES}
+    kinds = frozenset().union(*(member.kinds for member in members))
+    if len(not_null) == 1 and len(members) == 2:
+        return _optional(not_null[0], kinds)
+    by_kind = {each: [member.read for member in members if each in member.kinds] for each in NAMES}
+    writers = [member.write for member in members]
+    return Converter(lambda value: _first(by_kind[type(value)], value), lambda value: _first(writers, value), kinds)
 
-    def read(value: Any) -> Any:
-        return _first([member.read for member in by_kind[type(value)]], value)
 
-    def write(value: Any) -> Any:
-        return _first([member.write for member in members], value)
-
-    return Converter(read, write, frozenset().union(*(member.kinds for member in members)))
+def _optional(member: Converter, kinds: frozenset[type]) -> Converter:
+    return Converter(lambda value: None if value is None else member.read(value), lambda value: None if value is None else member.write(value), kinds)
 
 
 def _first(converts: list[Convert], value: Any) -> Any:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from pyclient.errors import ConfigurationError, SerializationError
 from pyclient.records import Headers
@@ -10,13 +10,14 @@ from pyclient.redaction import in_one_line
 from pyclient.serializers.registry import RegistrySchema, SchemaReference, SchemaRegistryClient
 from pyclient.serializers.registry_serde import RegistrySerde, SubjectName
 
+M = TypeVar("M")
 MOST_INDEXES: Final = 64
 """Messages inside each other, in the data's path to its message."""
 WELL_KNOWN: Final = ("google/protobuf/", "google/type/", "confluent/")
 """Files that registries have built in."""
 
 
-class ProtobufRegistrySerde(RegistrySerde):
+class ProtobufRegistrySerde(RegistrySerde, Generic[M]):
     """Messages of one generated class, which may be nested in another message.
 
     The files that the message's file imports are registered as references, under their names. The schema is not needed
@@ -26,16 +27,16 @@ class ProtobufRegistrySerde(RegistrySerde):
 
     TYPE: ClassVar[str] = "PROTOBUF"
 
-    def __init__(self, registry: SchemaRegistryClient, message: type[Any], *, check_id: bool = False, subject: str | SubjectName = "topic",
+    def __init__(self, registry: SchemaRegistryClient, message: type[M], *, check_id: bool = False, subject: str | SubjectName = "topic",
                  auto_register: bool = True, use_latest: bool = False, normalize: bool = False, id_in: str = "value") -> None:
         super().__init__(registry, subject=subject, auto_register=auto_register, use_latest=use_latest, normalize=normalize, id_in=id_in)
         if not hasattr(message, "DESCRIPTOR") or not hasattr(message, "FromString"):
             raise ConfigurationError(f"message: expected a generated class of Protobuf, got {message!r}; it needs pip install 'pyclient-kafka[protobuf]'")
-        self._message: Final = message
+        self._message: Any = message
         self._check_id = check_id
-        self._indexes: Final = _encoded(message_indexes(message.DESCRIPTOR))
+        self._indexes: Final = _encoded(message_indexes(self._descriptor()))
 
-    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> Any:
+    def serialize(self, topic: str, value: M | None, headers: Headers = ()) -> Any:
         """The schema's id, the message's place in its file, and the message.
 
         Raises:
@@ -52,7 +53,7 @@ class ProtobufRegistrySerde(RegistrySerde):
         except Exception as error:
             raise SerializationError(f"topic {topic!r}: the message {self._name()} cannot be written: {in_one_line(str(error))}") from error
 
-    def deserialize(self, topic: str, data: bytes | None, headers: Headers = ()) -> Any:
+    def deserialize(self, topic: str, data: bytes | None, headers: Headers = ()) -> M | None:
         """The message.
 
         Raises:
@@ -66,9 +67,10 @@ class ProtobufRegistrySerde(RegistrySerde):
             self._writers(topic, framed)
         begin = _skipped(topic, framed.payload)
         try:
-            return self._message.FromString(framed.payload[begin:])
+            message: M = self._message.FromString(framed.payload[begin:])
         except Exception as error:
             raise SerializationError(f"topic {topic!r}, schema {framed.schema_id}: the data is not a message {self._name()}: {in_one_line(str(error))}") from error
+        return message
 
     async def prepare_deserialize_async(self, topic: str, data: bytes | None, headers: Headers = ()) -> None:
         """As in `RegistrySerde`; nothing to ask without *check_id*."""
@@ -81,10 +83,13 @@ class ProtobufRegistrySerde(RegistrySerde):
 
     def _own_schema(self) -> RegistrySchema:
         """Called once per topic: it registers what the file imports."""
-        return self._file(self._message.DESCRIPTOR.file)
+        return self._file(self._descriptor().file)
+
+    def _descriptor(self) -> Any:
+        return self._message.DESCRIPTOR
 
     def _name(self) -> str:
-        return str(self._message.DESCRIPTOR.full_name)
+        return str(self._descriptor().full_name)
 
     def _file(self, file: Any) -> RegistrySchema:
         """The file's descriptor in Base64, as other clients register it; registries show it as .proto text."""
