@@ -39,6 +39,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/spark/test_security.py": "each way to log in, a JVM's streams for each",
     "tests/spark/test_sink.py": "streams that fail and restart",
     "tests/spark/test_source.py": "streams that fail and restart",
+    "tests/spark/test_sql_programs.py": "examples, two of them with a Spark of their own",
     # formats with a schema
     "tests/unit/test_avro.py": "generated schemas beside the reference implementation",
     "tests/unit/test_avro_columns.py": "generated schemas beside single records",
