@@ -96,7 +96,7 @@ def test_each_input_has_one_committed_output_while_workers_and_brokers_die(kafka
         uncommitted = judge(running.acknowledged(), sent, outputs(by_us(kafka_cluster, written, "read_uncommitted")))
         facts |= {
             "lasted_s": round(running.lasted_s, 1), "inputs": count, "killed": group.killed, "fenced": group.fenced, "frozen": group.froze,
-            "timed_out": group.timed_out,
+            "restarted": group.restarted,
             "verdicts": {reader: verdict._asdict() for reader, verdict in verdicts.items()}, "uncommitted": uncommitted._asdict()}
     finally:
         keep(kafka_cluster, wish, "exactly-once", **facts, reported=group.reported, errors=group.errors.splitlines()[-200:], struck=faults)

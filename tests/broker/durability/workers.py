@@ -19,7 +19,8 @@ from tests.waiting import eventually
 LIMIT_S: Final = 120
 WAYS: Final = ("records", "async", "tables")
 STATIC: Final = 0
-"""The slot whose members are static: the others join as new ones after each death."""
+"""The slot whose members are static: the others join as new ones after each death. The last to join fences the other,
+also an older worker that was thawed."""
 HASTY: Final = 2
 """The slot whose transactions end after `HASTY_MS`: a worker that learns this from its commit has a fatal error."""
 HASTY_MS: Final = 10_000
@@ -30,7 +31,7 @@ class Workers:
     """A worker in each slot. A slot's workers have the same ``transactional_id``; only the last one may commit."""
 
     def __init__(self, cluster: LocalCluster, source: str, target: str, folder: Path, strategy: str) -> None:
-        self.killed = self.fenced = self.froze = self.timed_out = 0
+        self.killed = self.fenced = self.froze = self.restarted = 0
         self.source, self.target = source, target
         self._cluster, self._folder, self._strategy = cluster, folder, strategy
         self._running: dict[int, Started] = {}
@@ -83,9 +84,9 @@ class Workers:
             process.send_signal(signal.SIGCONT)
 
     def _alive(self, slot: int) -> subprocess.Popen[bytes]:
-        """The slot's worker; another one, if a transaction was open for too long."""
-        if slot == HASTY and self._running[slot].process.poll() == worker.FENCED:
-            self.timed_out += 1
+        """The slot's worker; another one after a fatal error, where it may have one."""
+        if slot in (STATIC, HASTY) and self._running[slot].process.poll() == worker.FENCED:
+            self.restarted += 1
             self.begin(slot)
         process = self._running[slot].process
         assert process.poll() is None, f"the worker of slot {slot} ended, with {process.returncode}:\n{self.errors}"
