@@ -71,7 +71,6 @@ _FLUSH: Final = "producer.flush()"
 _TOPICS: Final = "Admin(bootstrap_servers=servers).list_topics()"
 _BATCH: Final = "for record in consumer.poll(timeout=1.0, max_records=500): ..."
 _ONE: Final = "record = next(iter(consumer))"
-_COMMIT: Final = "consumer.commit()"
 _GETS: Final = "delivery.result(timeout=10)"
 _CALLBACK: Final = "delivery.add_done_callback(lambda delivery: print(delivery.exception()))"
 _EVENTS: Final = "consumer.subscribe(topics, rebalance_listener=listener)"
@@ -104,7 +103,6 @@ _METHODS: Final = (
     Method("consumer", "getone", _A, _ONE, "or iterate over it"),
     Method("consumer", "getmany", _A, _BATCH),
     Method("consumer", "consume", _C, _BATCH),
-    Method("consumer", "store_offsets", _C, _COMMIT, "an iteration commits what its body has finished"),
     Method("consumer", "topics", _KA, "consumer.list_topics()"),
     Method("consumer", "partitions_for_topic", _KA, "consumer.partitions_for(topic)", "it is their number"),
     Method("consumer", "highwater", _KA, "consumer.high_watermark(partition)", "consumer.lag() asks the brokers"),

@@ -313,10 +313,6 @@ LIBRDKAFKA: Final[Mapping[str, Row]] = {
     "group.protocol.type": ByValue(
         {"consumer": Ignored("it is always 'consumer'")}, Refused("groups of consumers are of type 'consumer': leave it out")),
     "coordinator.query.interval.ms": Ignored("the coordinator is looked up when it is needed"),
-    "enable.auto.offset.store": ByValue(
-        {"true": Ignored("positions follow what was consumed")},
-        Refused("set enable_auto_commit=False and commit({partition: offset}) yourself"),
-    ),
     "queued.min.messages": Ignored("what is fetched ahead is bounded by bytes: fetch_buffer_memory"),
     "queued.max.messages.kbytes": Renamed("fetch_buffer_memory", _kibibytes),
     "fetch.queue.backoff.ms": Ignored("fetching goes on as soon as there is room"),

@@ -134,6 +134,7 @@ class ConsumerOptions(ClientOptions, total=False):
     heartbeat_interval_ms: int | str | None
     max_poll_interval_ms: int | str | None
     enable_auto_commit: bool | str | None
+    enable_auto_offset_store: bool | str | None
     auto_commit_interval_ms: int | str | None
     auto_offset_reset: str | None
     isolation_level: Literal["read_uncommitted", "read_committed"] | None

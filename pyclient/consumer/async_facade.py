@@ -70,6 +70,10 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
         with self._single_user.outside_listeners:
             await self._drive(self._unsubscribe())
 
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """As `Consumer.enforce_rebalance`."""
+        self._enforce_rebalance(reason)
+
     def pause(self, *partitions: SomePartitions) -> None:
         """As `Consumer.pause`."""
         self._pause(partitions)
@@ -176,6 +180,10 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
         """As `Consumer.commit_async`."""
         self._commit_async(offsets, callback)
 
+    def store_offsets(self, offsets: Offsets) -> None:
+        """As `Consumer.store_offsets`."""
+        self._store_offsets(offsets)
+
     async def committed(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION,
                         ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """As `Consumer.committed`."""
@@ -192,10 +200,10 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
 
     # ---- close ------------------------------------------------------------------------------------------------------
 
-    async def close(self, timeout: float | None = OPTION) -> None:
+    async def close(self, timeout: float | None = OPTION, *, leave: bool | None = None) -> None:
         """As `Consumer.close`."""
         self._core.check_process()
-        await self._close(seconds(timeout, CLOSE_TIMEOUT_MS), clean=True)
+        await self._close(seconds(timeout, CLOSE_TIMEOUT_MS), clean=True, leave=leave)
 
     async def start(self) -> Self:
         """Open it, as ``async with`` does; `stop` closes it again."""
@@ -216,12 +224,12 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
         except KafkaError as failed:
             raise_or_note(failed, error, "consumer")
 
-    async def _close(self, timeout: float | None, *, clean: bool) -> None:
+    async def _close(self, timeout: float | None, *, clean: bool, leave: bool | None = None) -> None:
         if self._core.closed is not None:
             return
         self._core.check_loop()
         try:
-            await await_steps(self._finish(timeout, clean=clean), _perform)
+            await await_steps(self._finish(timeout, clean=clean, leave=leave), _perform)
         finally:
             await self._core.close()
             await self._pending_commits.wait()

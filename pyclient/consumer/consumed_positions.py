@@ -33,7 +33,7 @@ class ConsumedPositions:
         self._decode = None if self._decoder is None else self._decoder.decode
         self._unprepared: Record[Any, Any] | None = None  # it stays in the buffer until a deserializer's preparation was awaited
         self._interceptors = consumer_interceptors(core.config.interceptors)
-        self._consumed = CommitState()
+        self._consumed = CommitState() if core.config.enable_auto_offset_store else StoredOffsets()
         self._returned: dict[TopicPartition, OffsetAndMetadata] = {}  # positions after what the last poll returned
         self._next_auto_commit = core.clock() + core.config.auto_commit_interval_ms / 1000
         self._leftover = Records()  # seen by the interceptors, not returned yet
@@ -212,13 +212,26 @@ class ConsumedPositions:
         return None if position is None else position.offset
 
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What ``commit()`` stores: the positions after all returned records, with the current one of an iteration."""
+        """What ``commit()`` stores: the positions after all returned records, with the current one of an iteration.
+
+        With enable_auto_offset_store off, what `store` was given.
+        """
         inside = {} if self.current is None else positions_after(self._iterated, self.current)
         self._consume_returned()
-        return {**self._consumed.all(), **inside}
+        return self._consumed.committable(inside)
+
+    def store(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """The user is done with the records before these, which are the next to be committed."""
+        self._consumed.store(positions)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """These were assigned again or sought: no earlier record or position of them counts."""
+        """These were assigned again: no earlier record or position of them counts, nor what was stored."""
+        for tp in (gone := set(partitions)):
+            self._consumed.drop_stored(tp)
+        self.move(gone)
+
+    def move(self, partitions: Iterable[TopicPartition]) -> None:
+        """These were sought: no earlier record or position of them counts."""
         gone = set(partitions)
         self._put_back()
         self.stop_iteration()  # the next record of a running loop comes from the new position
@@ -229,7 +242,7 @@ class ConsumedPositions:
 
     def start_at(self, tp: TopicPartition, position: OffsetAndMetadata) -> None:
         """A seek to *position*."""
-        self.forget([tp])
+        self.move([tp])
         self._consumed.update({tp: position})
 
     # ---- commits ----------------------------------------------------------------------------------------------------
@@ -286,9 +299,16 @@ class CommitState:
         """The consumed position; None before anything of the partition was consumed."""
         return self._positions.get(tp)
 
-    def all(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Every consumed position."""
-        return dict(self._positions)
+    def committable(self, current: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Every consumed position, with those of an iteration's *current* record."""
+        return {**self._positions, **current}
+
+    def store(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """The user stores these positions."""
+        self.update(positions)
+
+    def drop_stored(self, tp: TopicPartition) -> None:
+        """What the user has stored of a partition does not count any more."""
 
     def update(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These partitions are consumed up to there."""
@@ -322,3 +342,44 @@ class CommitState:
         """The partition has no position any more."""
         for each in (self._positions, self._uncommitted, self._committed):
             each.pop(tp, None)
+
+
+class StoredOffsets(CommitState):
+    """The same for a consumer whose user stores what is to be committed (enable_auto_offset_store=False).
+
+    A seek leaves what is stored: the records before it are done, wherever reading goes on.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
+
+    def update(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """They were read up to there, which says nothing about what is done."""
+        self._positions.update(positions)
+
+    def committable(self, current: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Everything that is stored."""
+        return dict(self._stored)
+
+    def store(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """As `CommitState.store`."""
+        self._stored.update(positions)
+        for tp, position in positions.items():
+            self._compare(tp, position)
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """As `CommitState.committed`."""
+        for tp, position in offsets.items():
+            self._committed[tp] = position.offset
+            if tp in self._stored:
+                self._compare(tp, self._stored[tp])
+
+    def forget(self, tp: TopicPartition) -> None:
+        """As `CommitState.forget`; what is stored stays."""
+        self._positions.pop(tp, None)
+
+    def drop_stored(self, tp: TopicPartition) -> None:
+        """As `CommitState.drop_stored`."""
+        self._stored.pop(tp, None)
+        super().forget(tp)

@@ -301,8 +301,17 @@ class ConsumerCore(ClientCore):
         self.fetcher.hold(partitions)
         return Change(kind, partitions)
 
-    async def leave(self, reason: str, timeout: float | None) -> BaseException | None:
-        """Leave the group and report it to the coordinator. Returns why it has not confirmed that."""
+    def enforce_rebalance(self, reason: str) -> None:
+        """Make the group assign its partitions again."""
+        if not self.subscribed:
+            raise IllegalStateError("enforce_rebalance: this consumer is no member of a group: subscribe([topic]) first")
+        self.member().enforce_rebalance(reason)
+        self.driver.wake()
+
+    async def leave(self, reason: str, timeout: float | None, *, leaves: bool | None = None) -> BaseException | None:
+        """Leave the group and report it to the coordinator, as `Membership.leave`. Returns why it has not confirmed
+        that.
+        """
         self._joins = "joined; "
         self.fetcher.remove(list(self.fetcher.positions))
         if self.refused is not None:
@@ -314,7 +323,7 @@ class ConsumerCore(ClientCore):
             if not left.done():
                 left.set_result(error)
 
-        self.member().leave(reason, finish, self.clock() + (LEAVE_TIMEOUT if timeout is None else min(timeout, LEAVE_TIMEOUT)))
+        self.member().leave(reason, finish, self.clock() + (LEAVE_TIMEOUT if timeout is None else min(timeout, LEAVE_TIMEOUT)), leaves=leaves)
         self.driver.wake()
         return await left
 

@@ -97,6 +97,16 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
         with self._single_user.outside_listeners:
             self._drive(self._unsubscribe())
 
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """Make the group assign its partitions again, for an assignor whose decision depends on what has changed since.
+
+        *reason* is logged by the broker (KIP-568, KIP-800). The rebalance begins once the group is stable.
+
+        Raises:
+            IllegalStateError: nothing is subscribed, or ``group_protocol=consumer``, where the broker assigns.
+        """
+        self._enforce_rebalance(reason)
+
     def pause(self, *partitions: SomePartitions) -> None:
         """Return no records of these partitions (or lists of them) until `resume`; fetched records are kept."""
         self._pause(partitions)
@@ -236,6 +246,18 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
         """
         self._commit_async(offsets, callback)
 
+    def store_offsets(self, offsets: Offsets) -> None:
+        """Say that records before these offsets are done: commits without offsets, and automatic ones, store them.
+
+        For ``enable_auto_offset_store=False``, where reading alone marks nothing as consumed. *offsets* as in `commit`;
+        a record means the position after it. What was stored of a partition is dropped when the group takes it away.
+
+        Raises:
+            IllegalStateError: a partition is not assigned, there is no ``group_id``, or ``enable_auto_offset_store`` is
+                on.
+        """
+        self._store_offsets(offsets)
+
     def committed(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION,
                   ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The committed position of each partition; None where nothing is committed."""
@@ -258,10 +280,14 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
 
     # ---- close ------------------------------------------------------------------------------------------------------
 
-    def close(self, timeout: float | None = OPTION) -> None:
-        """Commit what is consumed (if enable_auto_commit) and close, in *timeout* seconds (default 5). Idempotent."""
+    def close(self, timeout: float | None = OPTION, *, leave: bool | None = None) -> None:
+        """Commit what is consumed (if enable_auto_commit) and close, in *timeout* seconds (default 5). Idempotent.
+
+        *leave* (KIP-1092): True leaves the group, so that others get the partitions at once; False keeps them until the
+        session ends, as for a quick restart; None leaves unless there is a ``group_instance_id``.
+        """
         self._core.check_process()
-        self._close(seconds(timeout, CLOSE_TIMEOUT_MS), clean=True)
+        self._close(seconds(timeout, CLOSE_TIMEOUT_MS), clean=True, leave=leave)
 
     def __enter__(self) -> Self:
         if self._core.closed is not None:
@@ -274,12 +300,12 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
         except KafkaError as failed:
             raise_or_note(failed, error, "consumer")
 
-    def _close(self, timeout: float | None, *, clean: bool) -> None:
+    def _close(self, timeout: float | None, *, clean: bool, leave: bool | None = None) -> None:
         if self._core.closed is not None:
             return
         with self._single_user.outside_listeners:
             try:
-                self._drive(self._finish(timeout, clean=clean))
+                self._drive(self._finish(timeout, clean=clean, leave=leave))
             finally:
                 self._portal.call(self._core.close)
                 self._portal.stop()

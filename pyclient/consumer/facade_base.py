@@ -115,6 +115,11 @@ class ConsumerBase(Facade):
         else:
             self._replace_assignment([])
 
+    def _enforce_rebalance(self, reason: str | None) -> None:
+        said = reason or "the user enforced a rebalance"
+        with self._single_user:
+            self._run_on_loop(lambda: self._core.enforce_rebalance(said))
+
     def _pause(self, partitions: Iterable[object]) -> None:
         wanted = some_partitions(partitions)
         with self._single_user:
@@ -212,7 +217,7 @@ class ConsumerBase(Facade):
         with self._single_user:
             chosen = wanted or list(self._core.fetcher.positions)
             self._run_on_loop(lambda: self._core.reset(chosen, timestamp))
-            self._consumed_positions.forget(chosen)
+            self._consumed_positions.move(chosen)
 
     def _position(self, tp: TopicPartition, timeout: float | None) -> Steps[Step, int]:
         known = self._consumed_positions.position(tp)
@@ -258,6 +263,17 @@ class ConsumerBase(Facade):
             self._core.commits.group()
             self._start_commit(self._to_commit(offsets), callback or log_failure)
 
+    def _store_offsets(self, offsets: Offsets) -> None:
+        given = as_offsets(offsets)
+        if self._config.enable_auto_offset_store:
+            raise IllegalStateError("store_offsets() needs enable_auto_offset_store=False: without it, positions count as consumed when the next poll "
+                                    "begins, and would replace what is stored here")
+        with self._single_user:
+            self._core.commits.group()
+            for tp in given:
+                self._core.check_assigned(tp)
+            self._consumed_positions.store(given)
+
     def _committed(self, partitions: list[TopicPartition], timeout: float | None,
                    ) -> Steps[Step, dict[TopicPartition, OffsetAndMetadata | None]]:
         found: dict[TopicPartition, OffsetAndMetadata | None] = yield WaitFor(lambda: self._core.commits.committed(partitions, timeout))
@@ -283,14 +299,14 @@ class ConsumerBase(Facade):
 
     # ---- close ------------------------------------------------------------------------------------------------------
 
-    def _finish(self, timeout: float | None, *, clean: bool) -> Steps[Step, None]:
+    def _finish(self, timeout: float | None, *, clean: bool, leave: bool | None = None) -> Steps[Step, None]:
         """Leave the group and commit what is consumed. Not *clean*: the last records do not count as consumed."""
         if clean:
             self._consumed_positions.settle()
         else:
             self._consumed_positions.discard_returned()
         if self._core.subscribed:
-            yield from self._rebalancing.leave("closed", timeout, clean=clean)
+            yield from self._rebalancing.leave("closed", timeout, clean=clean, leaves=leave)
         elif clean:
             yield from self._last_commit(timeout)
 

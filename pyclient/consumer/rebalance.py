@@ -121,7 +121,7 @@ class Rebalancing:
         if change.partitions or change.kind is ChangeKind.ASSIGNED:
             yield from self._call_listener(change.kind, change.partitions)
         if change.kind is ChangeKind.REVOKED:
-            self._warn_of_commit((yield from self._wait_for_commits()))
+            self._warn_of_commit((yield from self._commit_the_rest()))
 
     def _call_listener(self, kind: ChangeKind, partitions: tuple[TopicPartition, ...]) -> Steps[Step, None]:
         """The time that a listener takes counts towards max_poll_interval_ms (G04)."""
@@ -135,8 +135,11 @@ class Rebalancing:
         finally:
             group.polling = polling
 
-    def leave(self, reason: str, timeout: float | None, *, clean: bool) -> Steps[Step, None]:
-        """Leave the group within *timeout* seconds. Every step is tried, whatever the one before raised (C26)."""
+    def leave(self, reason: str, timeout: float | None, *, clean: bool, leaves: bool | None = None) -> Steps[Step, None]:
+        """Leave the group within *timeout* seconds. Every step is tried, whatever the one before raised (C26).
+
+        *leaves* as in `Membership.leave`.
+        """
         deadline = None if timeout is None else self._core.clock() + timeout
         self.begin_poll()  # as in a poll, max_poll_interval_ms does not run
         change: Change = yield OnLoop(self._core.begin_leave)
@@ -147,11 +150,11 @@ class Rebalancing:
             if change.partitions:
                 yield from self._call_listener(change.kind, change.partitions)
             if change.kind is ChangeKind.REVOKED:
-                not_committed.append((yield from self._wait_for_commits(deadline)))
+                not_committed.append((yield from self._commit_the_rest(deadline, clean=clean)))
         finally:
             self._consumed_positions.forget(change.partitions)
             try:
-                not_left = yield WaitFor(lambda: self._core.leave(reason, self._left(deadline)))
+                not_left = yield WaitFor(lambda: self._core.leave(reason, self._left(deadline), leaves=leaves))
                 self._warn_of_leaving(next(filter(None, not_committed), None), not_left)
             finally:
                 self.end_poll()
@@ -177,9 +180,12 @@ class Rebalancing:
             return None
         return (yield from self._commit(as_offsets(self._consumed_positions.uncommitted()), deadline))
 
-    def _wait_for_commits(self, deadline: float | None = None) -> Steps[Step, KafkaError | None]:
-        """The commits of `commit_async` are sent before the next generation can begin."""
-        return (yield from self._commit({}, deadline))
+    def _commit_the_rest(self, deadline: float | None = None, *, clean: bool = True) -> Steps[Step, KafkaError | None]:
+        """The commits of `commit_async`, and what the listener has stored, are sent before the next generation can
+        begin.
+        """
+        stored = clean and self._consumed_positions.auto_commits and not self._core.config.enable_auto_offset_store
+        return (yield from self._commit(as_offsets(self._consumed_positions.uncommitted() if stored else {}), deadline))
 
     def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float | None) -> Steps[Step, KafkaError | None]:
         left = self._left(deadline)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from pyclient import AsyncConsumer, Consumer, SubscriptionPattern, TopicPartition
+from pyclient import Admin, AsyncConsumer, Consumer, SubscriptionPattern, TopicPartition
 from pyclient.errors import (
     CommitFailedError, GroupMaxSizeReachedError, IllegalStateError, InconsistentGroupProtocolError, InvalidRegularExpressionError, InvalidSessionTimeoutError,
     UnreleasedInstanceIdError, UnsupportedAssignorError,
@@ -331,7 +331,7 @@ def test_N07_an_invalid_pattern_raises_an_error_until_it_is_replaced(kafka_clust
 
 PROGRAM = """
 import json, sys
-from pyclient import AsyncConsumer, Consumer, TopicPartition
+from pyclient import Admin, AsyncConsumer, Consumer, TopicPartition
 from pyclient.errors import KafkaError
 
 class Recorder:
@@ -456,3 +456,24 @@ def test_N07_a_frozen_member_that_only_polls_is_fenced_by_its_heartbeat(kafka_cl
         frozen.thaw()
         eventually(lambda: frozen.does("poll") and [kind for kind, partitions in frozen.calls if partitions][-2:] == ["lost", "assigned"], LIMIT_S)
         assert frozen.owned == {0, 1}
+
+
+@BOTH
+@pytest.mark.parametrize(("instance_id", "leave", "stays"), [(None, False, True), ("static", True, False)])
+def test_a_member_leaves_or_stays_at_its_end_as_it_was_asked(
+        kafka_cluster: LocalCluster, topic: str, terms: Terms, instance_id: str | None, leave: bool, stays: bool) -> None:
+    make_topic(kafka_cluster, topic, 2)
+    reader = by_hand(kafka_cluster, topic, [topic], group_instance_id=instance_id, session_timeout_ms=30_000, **terms)
+    poll_until(reader, lambda _: len(reader.assignment()) == 2)
+    reader.close(leave=leave)
+    with Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+        assert bool(admin.describe_groups([topic])[topic].members) == stays
+
+
+def test_an_enforced_rebalance_begins_the_next_generation(kafka_cluster: LocalCluster, topic: str) -> None:
+    make_topic(kafka_cluster, topic, 2)
+    with by_hand(kafka_cluster, topic, [topic]) as reader:
+        poll_until(reader, lambda _: len(reader.assignment()) == 2)
+        generation = reader.group_metadata().generation_id
+        reader.enforce_rebalance()
+        poll_until(reader, lambda _: reader.group_metadata().generation_id > generation and len(reader.assignment()) == 2)

@@ -163,7 +163,7 @@ def test_an_ignored_option_changes_nothing_and_one_warning_says_why(client: str,
     ("client", "name", "value", "way_out"),
     [
         ("consumer", "zookeeper.connect", "zk:2181", "bootstrap_servers"), ("consumer", "consumer.timeout.ms", 1000, r"while records := consumer\.poll\(1\)"),
-        ("producer", "on_delivery", print, "on_delivery argument"), ("consumer", "enable.auto.offset.store", False, "enable_auto_commit=False"),
+        ("producer", "on_delivery", print, "on_delivery argument"),
         ("producer", "partitioner_cb", print, "partitioner="), ("producer", "compression.level", 3, "compression_zstd_level"),
         ("producer", "allow_auto_create_topics", False, "auto.create.topics.enable"), ("admin", "socks5_proxy", "h:1", "connects directly"),
         ("consumer", "enable.ssl.certificate.verification", False, "ssl_context"), ("consumer", "enable.partition.eof", True, r"end_offsets"),

@@ -134,6 +134,10 @@ class ClassicMember(Membership):
             self._advance(Event.LEFT)
         self._rejoin_when_stable("the subscription has changed")
 
+    def enforce_rebalance(self, reason: str) -> None:
+        """Join again once the member is stable, so that the group's leader assigns again."""
+        self._rejoin_when_stable(reason)
+
     @property
     def wants_poll(self) -> bool:
         """Whether the user's next poll has to call `polled`."""
@@ -352,8 +356,8 @@ class ClassicMember(Membership):
         self._advance(Event.LOST)
         self._lose_all()
 
-    def _depart(self, reason: str, finish: Finish, deadline: float | None) -> None:
-        """G05: a static member sends no request."""
+    def _depart(self, reason: str, finish: Finish, deadline: float | None, leaves: bool | None = None) -> None:
+        """G05: a static member sends no request, unless it *leaves*."""
         left, self.identity = self.identity, Identity()
         self._cancel()
         self._leader.end()
@@ -361,7 +365,7 @@ class ClassicMember(Membership):
         self._rejoin_pause.end()
         self._join_backoff.cancel()
         self._advance(Event.LEFT)
-        if left.member_id and self._options.instance_id is None:
+        if left.member_id and (self._options.instance_id is None if leaves is None else leaves):
             self._calls.submit(leave_call(self._options, left, reason, finish, deadline))
         else:
             finish(None, None)

@@ -67,8 +67,8 @@ def heartbeat_call(options: GroupOptions, identity: Identity, heartbeat: Heartbe
     return attrs.evolve(call, once=True, versions=WITH_PATTERNS if heartbeat.pattern else None)
 
 
-def leave_call(options: GroupOptions, member_id: str, finish: Finish, deadline: float | None) -> Call:
-    """Leave, a static member temporarily; the result is None.
+def leave_call(options: GroupOptions, member_id: str, finish: Finish, deadline: float | None, *, permanently: bool = False) -> Call:
+    """Leave, a static member temporarily, unless it is to be *permanently*; the result is None.
 
     A coordinator that does not know the member counts as success.
     """
@@ -79,7 +79,7 @@ def leave_call(options: GroupOptions, member_id: str, finish: Finish, deadline: 
             return refusal(Api.CONSUMER_GROUP_HEARTBEAT, code, options.group_id, message=message.error_message)
         return Done(None)
 
-    epoch = LEAVE_EPOCH if options.instance_id is None else STATIC_LEAVE_EPOCH
+    epoch = LEAVE_EPOCH if options.instance_id is None or permanently else STATIC_LEAVE_EPOCH
     nothing = HeartbeatFields(full=False)
     call = _call(options, "leaving", {**_who(options, member_id, epoch), **_what(options, nothing)}, judge, finish)
     return attrs.evolve(call, deadline=deadline)

@@ -167,9 +167,10 @@ class Registration:
         """Leave with the same member id, so that a static member can join again."""
         return leave_call(self._options, self._member_id, finish, None)
 
-    def leave(self, finish: Finish, deadline: float | None) -> None:
-        """Leave the group; without a registration no request is needed."""
-        if not self.exists:
+    def leave(self, finish: Finish, deadline: float | None, leaves: bool | None = None) -> None:
+        """Leave the group, as `Membership._depart`; without a registration no request is needed."""
+        if not self.exists or (leaves is False and not self.holds_instance_id):
+            self.exists = False
             finish(None, None)
             return
 
@@ -178,7 +179,7 @@ class Registration:
             finish(result, error)
 
         self.exists = False
-        self._leave_call = leave_call(self._options, self._member_id, left, deadline)
+        self._leave_call = leave_call(self._options, self._member_id, left, deadline, permanently=bool(leaves))
         self._calls.submit(self._leave_call)
 
     def cancel_leave(self) -> None:

@@ -32,7 +32,7 @@ from pyclient.core.metadata import Metadata
 from pyclient.core.transitions import Transitions
 from pyclient.errors import (
     AuthorizationError, FencedInstanceIdError, FencedMemberEpochError, GroupIdNotFoundError, GroupMaxSizeReachedError,
-    InvalidGroupIdError, InvalidRegularExpressionError, InvalidRequestError, KafkaError, StaleMemberEpochError,
+    IllegalStateError, InvalidGroupIdError, InvalidRegularExpressionError, InvalidRequestError, KafkaError, StaleMemberEpochError,
     TopicAuthorizationError, UnknownMemberIdError, UnreleasedInstanceIdError, UnsupportedAssignorError, UnsupportedVersionError,
 )
 from pyclient.redaction import in_one_line
@@ -172,13 +172,18 @@ class ConsumerMember(Membership):
                 self._assigned(error)
             self._next_change()
 
-    def leave(self, reason: str, finish: Finish, deadline: float | None) -> None:
+    def leave(self, reason: str, finish: Finish, deadline: float | None, *, leaves: bool | None = None) -> None:
         """Leave permanently, a static member temporarily; partitions must have been given up.
 
         The protocol carries no reason.
         """
         _log.debug("group %r: leaving: %s", self._options.group_id, reason)
-        super().leave(reason, finish, deadline)
+        super().leave(reason, finish, deadline, leaves=leaves)
+
+    def enforce_rebalance(self, reason: str) -> None:
+        """Refused: the coordinator assigns whenever something changes."""
+        raise IllegalStateError("enforce_rebalance: with group_protocol=consumer the broker assigns partitions, whenever members or topics change; "
+                                "use a classic group, or change the subscription")
 
     # ---- commits ----------------------------------------------------------------------------------------------------
 
@@ -363,10 +368,10 @@ class ConsumerMember(Membership):
         self._reconciliation.reset()
         self._metadata.identify(())
 
-    def _depart(self, reason: str, finish: Finish, deadline: float | None) -> None:
+    def _depart(self, reason: str, finish: Finish, deadline: float | None, leaves: bool | None = None) -> None:
         self._forget()
         self._advance(Event.LEFT)
-        self._registration.leave(finish, deadline)
+        self._registration.leave(finish, deadline, leaves)
 
     def _refuse(self, error: BaseException) -> None:
         self._fail_with(_with_advice(error, self._options.group_id, pattern=bool(self._heartbeat.subscription.pattern)))

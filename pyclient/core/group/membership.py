@@ -99,6 +99,14 @@ class Membership(abc.ABC):
             self._report(error)
         return True
 
+    @abc.abstractmethod
+    def enforce_rebalance(self, reason: str) -> None:
+        """Make the group assign its partitions again.
+
+        Raises:
+            IllegalStateError: the broker assigns them, and takes no such request.
+        """
+
     # ---- the user's polls -------------------------------------------------------------------------------------------
 
     @property
@@ -216,10 +224,13 @@ class Membership(abc.ABC):
 
     # ---- leaving ----------------------------------------------------------------------------------------------------
 
-    def leave(self, reason: str, finish: Finish, deadline: float | None) -> None:
-        """Leave permanently; the user's thread must have given its partitions up before."""
+    def leave(self, reason: str, finish: Finish, deadline: float | None, *, leaves: bool | None = None) -> None:
+        """Leave permanently; the user's thread must have given its partitions up before.
+
+        *leaves*, as `_depart`.
+        """
         self.drop_subscription()
-        self._depart(reason, finish, deadline)
+        self._depart(reason, finish, deadline, leaves)
         self._resolve()
 
     def drop_subscription(self) -> None:
@@ -228,8 +239,12 @@ class Membership(abc.ABC):
         self._changes.clear()
 
     @abc.abstractmethod
-    def _depart(self, reason: str, finish: Finish, deadline: float | None) -> None:
-        """Stop being a member. *finish* is called when the coordinator knows, or at once when no request is needed."""
+    def _depart(self, reason: str, finish: Finish, deadline: float | None, leaves: bool | None = None) -> None:
+        """Stop being a member. *finish* is called when the coordinator knows, or at once when no request is needed.
+
+        *leaves* (KIP-1092): True: the group assigns the partitions to others at once; False: it keeps them until the
+        session ends; None: as True, but a static member keeps its place.
+        """
 
 
 def _ignore(result: object, error: BaseException | None) -> None:
