@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from pyclient.errors import ConfigurationError
+from pyclient.redaction import in_one_line
 
 EngineName: TypeAlias = Literal["json", "orjson"]
 PLAIN: Final = frozenset({str, int, bool, type(None)})
@@ -48,8 +49,9 @@ def path_of_not_finite(value: Any) -> str | None:
 
 
 def path_text(path: Iterable[str | int]) -> str:
-    """A path as errors show it, such as ``lines.[0].text``."""
-    return ".".join(f"[{step}]" if isinstance(step, int) else step for step in path)
+    """A path as errors show it, such as ``lines.[0].text``. The data may choose its texts, so it is cut and printable.
+    """
+    return in_one_line(".".join(f"[{step}]" if isinstance(step, int) else step for step in path), 300)
 
 
 def _plain_and_finite(values: Iterable[Any]) -> bool:

@@ -183,6 +183,19 @@ def test_a_number_that_no_float_holds_is_not_read(kind: str, number: bytes) -> N
         KINDS[kind].serde.deserialize("t", b'{"total":5,"lines":[],"weight":' + number + b"}")
 
 
+@pytest.mark.parametrize("make", [DataclassSerde, MsgspecSerde, PydanticSerde])
+def test_a_key_that_the_data_chose_cannot_fill_or_forge_the_log(make: Any) -> None:
+    @dataclasses.dataclass
+    class Counts:
+        counts: dict[str, int]
+
+    forged = {"counts": {"\nERROR forged\x1b[2J" + "x" * 100_000: "y"}}
+    with pytest.raises(SerializationError, match="topic 't': counts") as failed:
+        make(Counts).deserialize("t", json.dumps(forged).encode())
+    assert failed.value.message.isprintable()
+    assert len(failed.value.message) < 1000
+
+
 class Colour(enum.Enum):
     RED = "red"
     BLUE = "blue"
