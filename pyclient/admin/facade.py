@@ -10,11 +10,12 @@ from typing_extensions import Unpack
 
 from pyclient.admin.acls import AclCalls, AsyncAclCalls
 from pyclient.admin.cluster import AsyncClusterCalls, ClusterCalls
-from pyclient.admin.configs import AsyncConfigCalls, ConfigCalls
+from pyclient.admin.configs import ConfigCalls
 from pyclient.admin.groups import AsyncGroupCalls, GroupCalls
+from pyclient.admin.plans import AsyncPlanCalls, PlanCalls
 from pyclient.admin.records import RecordCalls
 from pyclient.admin.replicas import AsyncReplicaCalls, ReplicaCalls
-from pyclient.admin.topics import AsyncTopicCalls, TopicCalls
+from pyclient.admin.topics import TopicCalls
 from pyclient.admin.transactions import AsyncTransactionCalls, TransactionCalls
 from pyclient.admin.users import AsyncUserCalls, UserCalls
 from pyclient.client.core import ClientCore
@@ -26,7 +27,7 @@ from pyclient.runtime.loop_thread import Portal
 
 
 @answers_foreign_calls("admin")
-class AsyncAdmin(AsyncTopicCalls, AsyncConfigCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAclCalls, AsyncUserCalls, AsyncReplicaCalls, AsyncClusterCalls):
+class AsyncAdmin(AsyncPlanCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAclCalls, AsyncUserCalls, AsyncReplicaCalls, AsyncClusterCalls):
     """Operations on topics, configs, records, groups, transactions, ACLs, users, replicas and the cluster; for asyncio.
 
     Bound to the event loop of ``async with``. Any number of tasks may use it at the same time. A call with one item
@@ -65,7 +66,7 @@ class AsyncAdmin(AsyncTopicCalls, AsyncConfigCalls, AsyncGroupCalls, AsyncTransa
 
 
 @answers_foreign_calls("admin")
-class Admin(TopicCalls, ConfigCalls, RecordCalls, GroupCalls, TransactionCalls, AclCalls, UserCalls, ReplicaCalls, ClusterCalls):
+class Admin(TopicCalls, ConfigCalls, RecordCalls, GroupCalls, TransactionCalls, AclCalls, UserCalls, ReplicaCalls, PlanCalls, ClusterCalls):
     """Operations on topics, configs, records, groups, transactions, ACLs, users, replicas and the cluster.
 
     As `AsyncAdmin`, but its calls block.

@@ -5,6 +5,8 @@ import enum
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import attrs
+
 from pyclient.errors import KafkaError
 from pyclient.records import TopicPartition
 
@@ -45,3 +47,28 @@ class Reassignment(NamedTuple):
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
+
+
+@attrs.frozen
+class ReassignmentPlan:
+    """Where replicas lie and where they shall: what `Admin.alter_partition_reassignments` takes is ``plan.after``.
+
+    Only partitions that change are in it; ``str(plan)`` has a line for each. A plan is false when nothing changes.
+    """
+
+    before: Mapping[TopicPartition, tuple[int, ...]]
+    after: Mapping[TopicPartition, tuple[int, ...]]
+
+    def undo(self) -> ReassignmentPlan:
+        """The plan that moves everything back."""
+        return ReassignmentPlan(self.after, self.before)
+
+    def __bool__(self) -> bool:
+        return bool(self.after)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{tp}: {_listed(self.before[tp])} -> {_listed(replicas)}" for tp, replicas in self.after.items()) or "nothing to move"
+
+
+def _listed(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, brokers))

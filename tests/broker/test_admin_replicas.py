@@ -2,18 +2,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pytest
 
 from pyclient import Admin, TopicPartition
-from pyclient.admin import ElectionType
-from pyclient.errors import BrokerNotAvailableError, InvalidReplicaAssignmentError, NoReassignmentInProgressError, PartialFailureError, UnknownTopicOrPartitionError
+from pyclient.admin import ConfigResource, ElectionType
+from pyclient.errors import BrokerNotAvailableError, InvalidReplicaAssignmentError, InvalidReplicationFactorError, NoReassignmentInProgressError, PartialFailureError, UnknownTopicOrPartitionError
 from pyclient.records import PartitionDescription
 from pyclient.testing import LocalCluster
 from tests.kafka import make_topic, numbers, produce
 from tests.waiting import eventually
 
+T = TypeVar("T")
 pytestmark = pytest.mark.kafka(brokers=3)
 
 
@@ -23,17 +25,21 @@ def admin(kafka_cluster: LocalCluster) -> Iterator[Admin]:
         yield made
 
 
-def described(admin: Admin, tp: TopicPartition) -> PartitionDescription:
-    """The partition, once the broker that is asked knows of it."""
-    known: list[PartitionDescription] = []
+def known(call: Callable[[], T]) -> T:
+    """What *call* returns, once the broker that is asked knows of the topic."""
+    found: list[T] = []
 
     def is_known() -> bool:
         with contextlib.suppress(UnknownTopicOrPartitionError):
-            known.append(admin.describe_topics([tp.topic])[tp.topic].partitions[tp.partition])
-        return bool(known)
+            found.append(call())
+        return bool(found)
 
     eventually(is_known)
-    return known[0]
+    return found[0]
+
+
+def described(admin: Admin, tp: TopicPartition) -> PartitionDescription:
+    return known(lambda: admin.describe_topics([tp.topic])[tp.topic].partitions[tp.partition])
 
 
 def placed(admin: Admin, tp: TopicPartition) -> tuple[int | None, tuple[int, ...]]:
@@ -84,3 +90,33 @@ def test_of_several_reassignments_the_wrong_ones_are_named(kafka_cluster: LocalC
         admin.alter_partition_reassignments({two: None})
     with pytest.raises(BrokerNotAvailableError, match="broker 99 is not in the cluster"):
         admin.describe_log_dirs([99])
+
+
+def test_a_plan_is_shown_carried_out_with_a_limit_and_undone(kafka_cluster: LocalCluster, topic: str, admin: Admin) -> None:
+    tp, = make_topic(kafka_cluster, topic)
+    produce(kafka_cluster, topic, numbers(10))
+    before = placed(admin, tp)[1]
+
+    def config(resource: ConfigResource, name: str) -> str:
+        found = known(lambda: admin.describe_configs([resource], names=[name]))[resource].get(name)
+        return (found and found.value) or ""
+
+    def is_placed(replicas: tuple[int, ...]) -> bool:
+        return placed(admin, tp)[1] == replicas and not admin.list_partition_reassignments([tp])
+
+    plan = known(lambda: admin.plan_replication_factors({topic: 3}))
+    assert (plan.before, str(plan)) == ({tp: before}, f"{tp}: {before[0]} -> {','.join(map(str, plan.after[tp]))}")
+    admin.throttle_replication(plan, 10_000_000)
+    eventually(lambda: config(ConfigResource.topic(topic), "leader.replication.throttled.replicas") == f"0:{before[0]}")
+    eventually(lambda: config(ConfigResource.broker(before[0]), "leader.replication.throttled.rate") == "10000000")
+    admin.alter_partition_reassignments(plan.after)
+    eventually(lambda: is_placed(plan.after[tp]))
+    admin.throttle_replication(plan, None)
+    eventually(lambda: config(ConfigResource.topic(topic), "follower.replication.throttled.replicas") == "")
+    eventually(lambda: config(ConfigResource.broker(before[0]), "leader.replication.throttled.rate") == "")
+    with pytest.raises(InvalidReplicationFactorError, match="3 replicas need as many brokers"):
+        known(lambda: admin.plan_without_brokers([1], [topic]))
+    admin.alter_partition_reassignments(plan.undo().after)
+    eventually(lambda: is_placed(before))
+    assert set(before).isdisjoint(known(lambda: admin.plan_without_brokers(before, [topic])).after[tp])
+    assert not known(lambda: admin.plan_even_replicas([topic]))
