@@ -9,7 +9,7 @@ import pytest
 
 from pyclient import Admin, TopicPartition
 from pyclient.admin import ConfigResource, ElectionType
-from pyclient.errors import BrokerNotAvailableError, InvalidReplicaAssignmentError, InvalidReplicationFactorError, NoReassignmentInProgressError, PartialFailureError, UnknownTopicOrPartitionError
+from pyclient.errors import BrokerNotAvailableError, InvalidReplicaAssignmentError, InvalidReplicationFactorError, KafkaError, NoReassignmentInProgressError, PartialFailureError, UnknownTopicOrPartitionError
 from pyclient.records import PartitionDescription
 from pyclient.testing import LocalCluster
 from tests.kafka import make_topic, numbers, produce
@@ -25,12 +25,12 @@ def admin(kafka_cluster: LocalCluster) -> Iterator[Admin]:
         yield made
 
 
-def known(call: Callable[[], T]) -> T:
-    """What *call* returns, once the broker that is asked knows of the topic."""
+def known(call: Callable[[], T], *early: type[KafkaError]) -> T:
+    """What *call* returns, once the broker that is asked knows of the topic, and does not raise what is too *early*."""
     found: list[T] = []
 
     def is_known() -> bool:
-        with contextlib.suppress(UnknownTopicOrPartitionError):
+        with contextlib.suppress(UnknownTopicOrPartitionError, *early):
             found.append(call())
         return bool(found)
 
@@ -104,7 +104,8 @@ def test_a_plan_is_shown_carried_out_with_a_limit_and_undone(kafka_cluster: Loca
     def is_placed(replicas: tuple[int, ...]) -> bool:
         return placed(admin, tp)[1] == replicas and not admin.list_partition_reassignments([tp])
 
-    plan = known(lambda: admin.plan_replication_factors({topic: 3}))
+    # A broker may learn of the others later, or take one for dead under load.
+    plan = known(lambda: admin.plan_replication_factors({topic: 3}), InvalidReplicationFactorError)
     assert (plan.before, str(plan)) == ({tp: before}, f"{tp}: {before[0]} -> {','.join(map(str, plan.after[tp]))}")
     admin.throttle_replication(plan, 10_000_000)
     eventually(lambda: config(ConfigResource.topic(topic), "leader.replication.throttled.replicas") == f"0:{before[0]}")
@@ -114,9 +115,9 @@ def test_a_plan_is_shown_carried_out_with_a_limit_and_undone(kafka_cluster: Loca
     admin.throttle_replication(plan, None)
     eventually(lambda: config(ConfigResource.topic(topic), "follower.replication.throttled.replicas") == "")
     eventually(lambda: config(ConfigResource.broker(before[0]), "leader.replication.throttled.rate") == "")
-    with pytest.raises(InvalidReplicationFactorError, match="3 replicas need as many brokers"):
+    with pytest.raises(InvalidReplicationFactorError, match="3 replicas need as many brokers, and there are"):
         known(lambda: admin.plan_without_brokers([1], [topic]))
     admin.alter_partition_reassignments(plan.undo().after)
     eventually(lambda: is_placed(before))
-    assert set(before).isdisjoint(known(lambda: admin.plan_without_brokers(before, [topic])).after[tp])
+    assert set(before).isdisjoint(known(lambda: admin.plan_without_brokers(before, [topic]), InvalidReplicationFactorError).after[tp])
     assert not known(lambda: admin.plan_even_replicas([topic]))
