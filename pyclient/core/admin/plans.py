@@ -90,7 +90,7 @@ class _Places:
         self._now[tp] = replicas
 
     def best(self, replicas: tuple[int, ...]) -> int:
-        """The broker for one replica more: of a rack that has none, if there is one; the one with the fewest replicas."""
+        """The broker for one replica more: of a rack that has none, if there is one; with the fewest replicas."""
         used = self._racks_of(replicas)
         return min((broker for broker in self._racks if broker not in replicas), key=lambda each: (self._rack(each) in used, self._replicas[each], each))
 
