@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from pyclient.buffers.decoded_columns import decoded
 from pyclient.buffers.records_view import RecordRun, Records
-from pyclient.codec.avro_columns import AvroColumns
+from pyclient.codec.avro_columns import AvroColumns, prefix_runs
 from pyclient.codec.avro_program import finished, node_of
+from pyclient.codec.avro_resolution import UnresolvedError, plan_of
 from pyclient.codec.batches import read_batches
 from pyclient.codec.encode import encode_batch
 from pyclient.errors import ConfigurationError, SchemaRegistryError, SerializationError
@@ -150,6 +151,13 @@ def test_damaged_rows_are_errors_as_for_single_records_and_change_no_other_row(d
     ("string", b"\x04\xff\xfe", "the text is not UTF-8"),
     ("string", b"\x04\xc0\x80", "the text is not UTF-8"),
     ("string", b"\x06\xed\xa0\x80", "the text is not UTF-8"),
+    ("string", b"\x06\xe0\x80\x80", "the text is not UTF-8"),
+    ("string", b"\x08\xf0\x80\x80\x80", "the text is not UTF-8"),
+    ("string", b"\x02\xc3\xa9", "the text is not UTF-8"),
+    ("double", b"\0" * 7, "the data ends too early"),
+    ({"type": "fixed", "name": "F", "size": 3}, b"ab", "the data ends too early"),
+    ("long", b"\xff" * 9 + b"\x02", "a number is longer than its type"),
+    ("long", b"\xff" * 3, "the data ends too early"),
     ("string", b"\x08\xf4\x90\x80\x80", "the text is not UTF-8"),
     ("bytes", b"\x06\xff\xfe", "a length or count is negative or exceeds the data"),
     ("bytes", b"\xff\xff\xff\xff\x0f", "a length or count is negative or exceeds the data"),
@@ -474,3 +482,55 @@ def test_wrong_options_are_named(options: Any) -> None:
         AvroDecoder(AvroSerde("int"), **options)
     with pytest.raises(ConfigurationError, match="expected an AvroSerde"):
         AvroDecoder("int")  # type: ignore[arg-type]
+
+
+# --- where plans and compiled code begin and end --------------------------------------------------------------------
+
+
+def plan_between(writer: Any, reader: Any) -> Any:
+    return plan_of(node_of(AvroSchema(writer).parsed), node_of(AvroSchema(reader).parsed))
+
+
+def test_common_changes_of_schemas_need_no_reading_row_by_row() -> None:
+    old = {"type": "record", "name": "R", "fields": [
+        {"name": "a", "type": "int"}, {"name": "gone", "type": "string"}, {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["X", "Y"]}},
+        {"name": "l", "type": {"type": "array", "items": "float"}}]}
+    new = {"type": "record", "name": "R", "fields": [
+        {"name": "l", "type": {"type": "array", "items": ["null", "double"]}}, {"name": "b", "type": ["null", "long"], "aliases": ["a"]},
+        {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["Y", "X"]}}, {"name": "new", "type": "string", "default": "é"}]}
+    assert plan_between(old, new).change is not None
+    data = AvroSerde(old).serialize("t", {"a": 5, "gone": "x", "e": "X", "l": [0.5]})
+    assert columns(AvroSerde(new, written_with=old), [data]) == [{"l": [0.5], "b": 5, "e": "X", "new": "é"}]
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    (["null", "int"], "int"), (["null", "int"], "long"), ({"type": "enum", "name": "E", "symbols": ["X", "Y"]}, {"type": "enum", "name": "E", "symbols": ["X"]}),
+    ({"type": "fixed", "name": "F", "size": 2}, {"type": "fixed", "name": "F", "size": 3}), ("long", "int"), ("int", "string"),
+    (LOGICAL["decimal"][0], {**LOGICAL["decimal"][0], "scale": 3}), ({"type": "enum", "name": "E", "symbols": ["X"]}, {"type": "enum", "name": "G", "symbols": ["X"]}),
+])
+def test_what_depends_on_the_row_has_no_plan(old: Any, new: Any) -> None:
+    with pytest.raises(UnresolvedError):
+        plan_between(old, new)
+
+
+def test_a_field_that_two_fields_of_the_reader_claim_is_read_as_for_single_records() -> None:
+    old = {"type": "record", "name": "R", "fields": [{"name": "f", "type": "bytes"}]}
+    new = {"type": "record", "name": "R", "fields": [
+        {"name": "a", "type": "string", "aliases": ["f"], "default": "x"}, {"name": "b", "type": "bytes", "aliases": ["f"], "default": "y"}]}
+    serde = AvroSerde(new, written_with=old)
+    assert outcomes(serde, [b"\x02z"]) == [outcome(serde, b"\x02z")]
+
+
+def test_null_may_be_the_second_branch() -> None:
+    serde = AvroSerde({"type": "array", "items": ["string", "null"]})
+    data = serde.serialize("t", ["a", None, ""])
+    assert data == b"\x06\x00\x02a\x02\x00\x00\x00"
+    assert columns(serde, [data]) == [["a", None, ""]]
+
+
+def test_runs_of_prefixes_hold_no_byte_of_another_row() -> None:
+    array = pyarrow.array([None, b"\0\0\0\0\1a", b"\0\0\0\0\1", None, b"\0\0", b"\0\0\0\0\2b", b"", None], pyarrow.binary())
+    valid, offsets, data = (buffer.address for buffer in array.buffers() if buffer is not None)
+    assert prefix_runs(offsets, data, valid, 0, 8, 5) == [(4, b"\0\0\0\0\1"), (5, b"\0\0"), (6, b"\0\0\0\0\2"), (8, b"")]
+    assert prefix_runs(offsets, data, valid, 7, 8, 5) == [(8, None)]
+    assert prefix_runs(offsets, data, valid, 0, 8, 0) == [(8, b"")]

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import decimal
+import struct
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyclient import AsyncConsumer, AsyncProducer, Consumer, Producer
+from pyclient.codec.avro_input import AvroInput
 from pyclient.codec.avro_program import arrow_type, node_of
+from pyclient.codec.avro_rows import AvroRows
 from pyclient.errors import ConfigurationError, SerializationError
 from pyclient.records import TopicPartition
 from pyclient.serializers.avro import AvroSerde
@@ -83,7 +86,7 @@ def test_logical_types_are_encoded_as_single_records_are(data: st.DataObject, na
     ({"type": "array", "items": "int"}, pyarrow.array([[1], [2, 3]], pyarrow.large_list(pyarrow.int64()))),
     ({"type": "array", "items": "int"}, pyarrow.array([[1, 4], [2, 3]], pyarrow.list_(pyarrow.int32(), 2))),
     (LOGICAL["decimal"][0], pyarrow.array([decimal.Decimal("1.5"), decimal.Decimal(-2)], pyarrow.decimal128(20, 1))),
-    (["null", "int"], pyarrow.array([None, 2], pyarrow.int64())), (["null", "string"], pyarrow.nulls(2)), ("null", pyarrow.nulls(2)),
+    (["null", "int"], pyarrow.array([None, 2], pyarrow.int64())), (["int", "null"], pyarrow.array([None, 2])), (["null", "string"], pyarrow.nulls(2)), ("null", pyarrow.nulls(2)),
 ])
 def test_types_that_hold_the_same_values_fit(source: Any, array: Any) -> None:
     serde = record(source)
@@ -128,6 +131,21 @@ def test_missing_fields_get_their_defaults_and_others_are_left_out_when_not_stri
     array = pyarrow.array([{"x": 1.5, "id": 7}, None, {"x": 2.5, "id": 8}])
     assert encoded(AvroSerde(ORDER, strict=False), array) == [
         AvroSerde(ORDER).serialize("t", {"id": 7}), None, AvroSerde(ORDER).serialize("t", {"id": 8})]
+
+
+@pytest.mark.parametrize(("array", "at", "number"), [
+    (pyarrow.array(["abc", "de"]), 4, 6), (pyarrow.array(["abc", "de"]), 4, -1), (pyarrow.array([[1, 2], [3]]), 8, 4), (pyarrow.array([[1, 2], [3]]), 0, 3)])
+def test_offsets_that_change_behind_the_checks_read_no_other_memory(array: Any, at: int, number: int) -> None:
+    memory = bytearray(array.buffers()[1].to_pybytes())
+    is_text = pyarrow.types.is_string(array.type)
+    writable = pyarrow.Array.from_buffers(
+        array.type, 2, [None, pyarrow.py_buffer(memory), *array.buffers()[2 : 2 + is_text]], children=None if is_text else [array.values])
+    node = node_of(AvroSchema("string" if is_text else {"type": "array", "items": "long"}).parsed)
+    fitted = AvroInput(node, writable, strict=True)
+    struct.pack_into("<i", memory, at, number)
+    rows = AvroRows(node.program(), fitted.buffers, 2)
+    assert rows.write(2, b"") < 2
+    assert "damaged" in rows.fault
 
 
 def test_schemas_without_columns_and_other_serdes_are_refused() -> None:
