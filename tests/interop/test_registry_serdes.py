@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from pyclient.serializers.avro_arrow import AvroDecoder, AvroEncoder
 from pyclient.serializers.registry import SchemaRegistryClient
 from pyclient.serializers.registry_avro import AvroRegistrySerde
 from pyclient.serializers.registry_json import JsonSchemaRegistrySerde
 from pyclient.serializers.registry_protobuf import ProtobufRegistrySerde
 from pyclient.testing import FakeSchemaRegistry
 from tests.protobuf_messages import Customer, Detail, Line, Money, Order
+from tests.unit.test_avro_columns import records_of
 
 REASON = "the other client's serializers are not installed: pip install 'confluent-kafka[avro,json,protobuf,schemaregistry]'"
 theirs_registry = pytest.importorskip("confluent_kafka.schema_registry", reason=REASON, exc_type=ImportError)
@@ -49,6 +51,19 @@ AVRO_VALUES = [
     (ORDER, {"id": -(2**63), "text": None, "lines": [], "tags": {}, "kind": "A"}),
     ("string", "text"), ("long", 2**40), ("bytes", b"as they are"), ({"type": "array", "items": "int"}, [1, 2, 3]),
 ]
+
+
+def test_avro_columns_are_theirs_both_ways(sides: Sides) -> None:
+    rows = [value for schema, value in AVRO_VALUES if schema is ORDER]
+    write, read = theirs_avro.AvroSerializer(sides.theirs, json.dumps(ORDER)), theirs_avro.AvroDeserializer(sides.theirs)
+    written = [write(row, context()) for row in rows]
+    decoded: Any = records_of(written).to_arrow(value=AvroDecoder(AvroRegistrySerde(sides.ours)))["value"].combine_chunks()
+    assert [{**row, "tags": dict(row["tags"])} for row in decoded.to_pylist()] == rows
+    encoder = AvroEncoder(AvroRegistrySerde(sides.ours, ORDER))
+    encoder.prepare("orders", is_key=False)
+    encoded = encoder.encode(decoded, topics=["orders"], places=None, first=0, is_key=False).to_pylist()
+    assert encoded == written
+    assert [read(each, context()) for each in encoded] == rows
 
 
 @pytest.mark.parametrize(("schema", "value"), AVRO_VALUES)
