@@ -12,7 +12,7 @@ import pytest
 
 from pyclient import Admin, AsyncProducer, Deliveries, Producer
 from pyclient.errors import (
-    BufferExhaustedError, ClientClosedError, BulkDeliveryError, DeliveryError, IllegalStateError, MetadataTimeoutError, RecordRejectedError, SerializationError,
+    BufferExhaustedError, ClientClosedError, BulkDeliveryError, DeliveryError, IllegalStateError, KafkaError, MetadataTimeoutError, RecordRejectedError, SerializationError,
 )
 from pyclient.testing import FakeCluster
 from tests.waiting import eventually
@@ -47,6 +47,13 @@ def paused(cluster: FakeCluster) -> Iterator[None]:
         yield
     finally:
         cluster.resume(broker)
+
+
+def knows(client: Producer, topic: str) -> bool:
+    """Whether the topic is known within the producer's ``max_block_ms``."""
+    with contextlib.suppress(KafkaError):
+        return client.partitions_for(topic) > 0
+    return False
 
 
 class ByLength:
@@ -114,6 +121,7 @@ def test_a_partition_column_names_each_rows_partition_and_null_means_the_partiti
 def test_P35_rows_whose_partition_their_topic_does_not_have_are_refused_by_index(cluster: FakeCluster, options: Any) -> None:
     data = pyarrow.table({"value": list("abcdef"), "to": ["orders", "bills", "bills", None, "orders", "orders"], "at": [2, 1, 0, -1, 2**40, 3]})
     with producer(cluster, max_block_ms=300, **options) as client:
+        eventually(lambda: knows(client, "orders") and knows(client, "bills"), 20.0)
         failed = client.send_arrow("orders", data, topic_column="to", partition_column="at").exception(10)
         assert failed is not None
         assert list(failed.errors) == [1, 3, 4, 5]
