@@ -443,6 +443,12 @@ def test_ids_in_headers_and_in_data_are_read_in_one_table(client: SchemaRegistry
     assert "headers" not in table.column_names
 
 
+def test_a_registry_is_not_asked_for_tombstones(registry: FakeSchemaRegistry, client: SchemaRegistryClient) -> None:
+    registry.fail(401)
+    records = records_of([None], [("__value_schema_id", b"\x01" + bytes(16))])
+    assert records.to_arrow(value=AvroDecoder(AvroRegistrySerde(client)))["value"].to_pylist() == [None]
+
+
 def test_plain_bytes_of_a_registry_have_no_length(client: SchemaRegistryClient) -> None:
     serde = AvroRegistrySerde(client, "bytes")
     values = [b"", b"abc", None, b"x" * 300]
