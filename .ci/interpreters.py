@@ -8,6 +8,7 @@ interpreter; exits 0 with one line where no root can be made.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import os
 import shlex
@@ -44,27 +45,49 @@ class Interpreter(NamedTuple):
         return f"/pyclient/{self.version}"
 
     @property
+    def is_free_threaded(self) -> bool:
+        return self.version.endswith("t")
+
+    @property
     def python(self) -> str:
-        """The program."""
-        return f"python{self.version}"
+        """The program; a path inside the root."""
+        return f"/opt/python{self.version}/bin/python{self.version}" if self.is_free_threaded else f"/usr/bin/python{self.version}"
+
+    @property
+    def extras(self) -> str:
+        """What tests need of the wheel's extras; few of their packages exist without a GIL."""
+        return "" if self.is_free_threaded else f"[{EXTRAS}]"
+
+    @property
+    def tools(self) -> str:
+        """What tests and the build need beside the wheel, as words of a shell."""
+        return " ".join(map(shlex.quote, BUILD_TOOLS if self.is_free_threaded else TOOLS))
 
     @property
     def pip(self) -> str:
         return f"{self.home}/venv/bin/python -m pip --disable-pip-version-check -q"
 
 
-INTERPRETERS: Final = (Interpreter("3.11", "bookworm"), Interpreter("3.13", "trixie"), Interpreter("3.14", "forky"))
-SMOKED: Final = ("3.13", "3.14")
+INTERPRETERS: Final = (Interpreter("3.11", "bookworm"), Interpreter("3.13", "trixie"), Interpreter("3.14", "forky"), Interpreter("3.14t", "forky"))
+"""Not 3.13t: cramjam, and what builds it, begin with 3.14t."""
+SMOKED: Final = ("3.14", "3.13")
 """What `--smoke` tries; the other tests of CI run on 3.11."""
-SMOKE: Final = ("tests/unit/buffers", "tests/unit/codec", "tests/unit/producer", "tests/broker/test_producer.py")
+SMOKE: Final = ("tests/unit/buffers", "tests/unit/codec/test_round_trip.py", "tests/threads/test_signals.py", "tests/broker/test_producer.py")
 FULL: Final = ("tests/unit", "tests/threads", "tests/broker/test_producer.py", "tests/broker/test_consumer.py", "tests/broker/test_groups.py",
                "tests/broker/test_admin.py")
+FREE_THREADED: Final = ("tests/threads", "tests/unit/buffers", "tests/unit/codec")
+"""What an interpreter without a GIL runs: what has locks, and what had the GIL for one."""
+SEEDS: Final = "0:50"
+"""What `tests/threads` sweep unless PYCLIENT_THREADS_SEEDS says otherwise."""
 OF_THE_CHECKOUT: Final = ("tests/unit/ci", "tests/unit/test_generated.py", "tests/unit/test_benchmarks.py", "tests/unit/integration")
 """What these test are the checkout's tools, or Spark; no wheel has them."""
 PACKAGED: Final = ("pyclient/", "assignors/", "integration/", "partitioners/", "serializers/")
 """Folders of the wheel. Tests run where they are missing: programs that tests start must import the wheel, too."""
 OF_THE_BUILD: Final = ("pyproject.toml", "README.md", "LICENSE", "requirements/constraints.txt")
-TOOLS: Final = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist", "httpx", "setuptools", "cython", "numpy", "uvloop")
+BUILD_TOOLS: Final = ("setuptools", "cython", "pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
+TOOLS: Final = (*BUILD_TOOLS, "httpx", "numpy", "uvloop")
+SOURCE_PACKAGES: Final = ("dpkg-dev", "make", "xz-utils", "zlib1g-dev", "libssl-dev", "libffi-dev", "libsqlite3-dev", "libbz2-dev", "liblzma-dev")
+"""What compiling a Python needs."""
 EXTRAS: Final = "arrow,testing,tls"
 
 
@@ -120,6 +143,27 @@ def make_root(interpreter: Interpreter) -> None:
     half.rename(interpreter.root)
 
 
+def compile_python(interpreter: Interpreter) -> None:
+    """A Python without a GIL, from the release's source package, in the root's /opt; once, in five minutes.
+
+    Debian's patches are left out: with them a venv does not find its packages under the name of such an interpreter.
+    """
+    if (interpreter.root / interpreter.python.lstrip("/")).exists():
+        return
+    source = f"python{interpreter.version.removesuffix('t')}"
+    apt = "DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Check-Valid-Until=false"
+    (interpreter.root / "etc/apt/sources.list.d/source.list").write_text(f"deb-src {archive()} {interpreter.suite} main\n")
+    say(f"compiling {source} of {interpreter.suite} without a GIL")
+    place = f"/pyclient/{source}-source"
+    if inside(interpreter.root, f"{apt} update && {apt} install --no-install-recommends {' '.join(SOURCE_PACKAGES)} && "
+                                f"rm -rf {place} && mkdir -p {place} && cd {place} && {apt} source --download-only {source}"):
+        raise NoRootError(f"the archive does not serve the source of {source} of {interpreter.suite}")
+    prefix = f"/opt/python{interpreter.version}"
+    run_inside(interpreter, f"compiling {source}", f"cd {place}", "dpkg-source --skip-patches -x *.dsc source >/dev/null", "cd source",
+               f"./configure -q --prefix={prefix} --disable-gil --disable-test-modules", f"make -s -j{os.cpu_count() or 1} >/dev/null 2>&1",
+               f"make -s altinstall DESTDIR={place}/half >/dev/null", f"mv {place}/half{prefix} /opt/", f"rm -rf {place}")
+
+
 def inside(root: Path, command: str, env: Mapping[str, str] | None = None) -> int:
     """Run a shell command in the root, with this machine's network and package settings."""
     mounts = [f"mount -t proc proc {root}/proc", f"mount --rbind /dev {root}/dev", f"mount --rbind /sys {root}/sys"]
@@ -146,7 +190,8 @@ def _mount(root: Path, source: Path, target: Path) -> list[str]:
         place.mkdir(parents=True, exist_ok=True)
     else:
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.unlink(missing_ok=True)  # often a link that ends outside the root
+        if place.is_symlink():  # it may end outside the root
+            place.unlink()
         place.touch()
     return [f"mount --bind {source.resolve()} {place}"]
 
@@ -161,13 +206,12 @@ def run_inside(interpreter: Interpreter, what: str, *commands: str, env: Mapping
 
 
 def install_tools(interpreter: Interpreter) -> None:
-    """Its venv with what builds and tests; kept while the same is asked for."""
-    needs = " ".join(map(shlex.quote, TOOLS))
-    inputs = (needs, EXTRAS, *((ROOT / name).read_text() for name in ("requirements/constraints.txt", "pyproject.toml")))
+    """Its venv with what builds and tests. It is kept: where Cython's files are new, every module is compiled again."""
+    inputs = (interpreter.tools, *((ROOT / name).read_text() for name in ("requirements/constraints.txt", "pyproject.toml")))
     mark = f"{interpreter.home}/venv/{_digest(repr(inputs).encode())}"
     if not (interpreter.root / mark.lstrip("/")).exists():
-        run_inside(interpreter, "installing the tools", f"{interpreter.python} -m venv --clear {interpreter.home}/venv", f"cd {interpreter.home}/source",
-                   f"{interpreter.pip} install -c requirements/constraints.txt {needs}", f"touch {mark}")
+        run_inside(interpreter, "installing the tools", f"test -x {interpreter.home}/venv/bin/pip || {interpreter.python} -m venv {interpreter.home}/venv",
+                   f"cd {interpreter.home}/source", f"{interpreter.pip} install -c requirements/constraints.txt {interpreter.tools}", f"touch {mark}")
 
 
 def build_wheel(interpreter: Interpreter) -> Path:
@@ -196,7 +240,7 @@ def _digest(*parts: bytes) -> str:
 def install_wheel(interpreter: Interpreter, wheel: Path) -> None:
     name = f"/{wheel.relative_to(interpreter.root)}"
     run_inside(interpreter, "installing the wheel", f"cd {interpreter.home}/source",
-               f'{interpreter.pip} install -c requirements/constraints.txt "{name}[{EXTRAS}]"',
+               f'{interpreter.pip} install -c requirements/constraints.txt "{name}{interpreter.extras}"',
                f"{interpreter.pip} install --force-reinstall --no-deps {name}")
 
 
@@ -205,15 +249,15 @@ def run_tests(interpreter: Interpreter, tests: Sequence[str]) -> None:
     copy(interpreter.root / interpreter.home.lstrip("/") / "tree", [name for name in tracked() if not name.startswith(PACKAGED)])
     ignored = " ".join(f"--ignore={each}" for each in OF_THE_CHECKOUT)
     say(f"Python {interpreter.version}: testing the wheel")
-    run_inside(interpreter, "a test", f"cd {interpreter.home}/tree",
+    run_inside(interpreter, "a test", f"cd {interpreter.home}/tree", f"{interpreter.home}/venv/bin/python .ci/wheel_smoke.py",
                f"{interpreter.home}/venv/bin/pytest -q -p no:cacheprovider -n {os.cpu_count() or 1} --dist loadfile {ignored} {' '.join(tests)}",
-               env={"PYCLIENT_CACHE": "/pyclient/cache"})
+               env={"PYCLIENT_CACHE": "/pyclient/cache", "PYCLIENT_THREADS_SEEDS": os.environ.get("PYCLIENT_THREADS_SEEDS", SEEDS)})
 
 
 def try_out(interpreter: Interpreter, tests: Sequence[str]) -> str:
-    """Build and test with one interpreter; returns how it ended."""
+    """Build and test with one interpreter, by these tests or those it has; returns how it ended."""
     install_wheel(interpreter, build_wheel(interpreter))
-    run_tests(interpreter, tests)
+    run_tests(interpreter, tests or (FREE_THREADED if interpreter.is_free_threaded else FULL))
     return "passed"
 
 
@@ -230,16 +274,25 @@ def each_in_turn(versions: Sequence[str], work: Callable[[Interpreter], str]) ->
     except NoRootError as error:
         say(f"skipped: {error}")
         return
-    ends = {interpreter.version: _end_of(interpreter, work) for interpreter in INTERPRETERS if interpreter.version in versions}
+    ends = {version: _end_of(_named(version), work) for version in versions}
     for version, end in ends.items():
         say(f"Python {version}: {end}")
     sys.exit(any(end.startswith("FAILED") for end in ends.values()))
 
 
 def _end_of(interpreter: Interpreter, work: Callable[[Interpreter], str]) -> str:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / f"{interpreter.suite}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another checkout of this machine may be at work in the root
+        return _end_alone(interpreter, work)
+
+
+def _end_alone(interpreter: Interpreter, work: Callable[[Interpreter], str]) -> str:
     began = time.monotonic()
     try:
         make_root(interpreter)
+        if interpreter.is_free_threaded:
+            compile_python(interpreter)
         end = work(interpreter)
     except NoRootError as error:
         return f"skipped: {error}"
@@ -248,12 +301,24 @@ def _end_of(interpreter: Interpreter, work: Callable[[Interpreter], str]) -> str
     return f"{end} after {time.monotonic() - began:.0f} s"
 
 
-def chosen_versions(named: Sequence[str], otherwise: Sequence[str] = ()) -> Sequence[str]:
-    """The versions on the command line, else *otherwise*, else all."""
+def _named(version: str) -> Interpreter:
+    return next(interpreter for interpreter in INTERPRETERS if interpreter.version == version)
+
+
+def smoked_versions() -> Sequence[str]:
+    """SMOKED, but a run of CI makes one root at most: it must stay short on a new machine, too."""
+    missing = [version for version in SMOKED if not _named(version).root.is_dir()]
+    for version in missing[1:]:
+        say(f"Python {version}: left to the next run; this one makes a root for {missing[0]}")
+    return [version for version in SMOKED if version not in missing[1:]]
+
+
+def chosen_versions(named: Sequence[str]) -> Sequence[str]:
+    """The versions on the command line, else all."""
     known = [interpreter.version for interpreter in INTERPRETERS]
     if unknown := set(named) - set(known):
         sys.exit(f"interpreters: {', '.join(sorted(unknown))} is not one of {', '.join(known)}")
-    return named or otherwise or known
+    return named or known
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -262,8 +327,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--smoke", action="store_true", help="the part that CI runs")
     parser.add_argument("--tests", nargs="+", help="other tests than usual")
     chosen = parser.parse_args(arguments)
-    tests = chosen.tests or (SMOKE if chosen.smoke else FULL)
-    each_in_turn(chosen_versions(chosen.versions, SMOKED if chosen.smoke else ()), lambda interpreter: try_out(interpreter, tests))
+    tests = chosen.tests or (SMOKE if chosen.smoke else ())
+    versions = smoked_versions() if chosen.smoke and not chosen.versions else chosen_versions(chosen.versions)
+    each_in_turn(versions, lambda interpreter: try_out(interpreter, tests))
 
 
 if __name__ == "__main__":

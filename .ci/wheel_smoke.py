@@ -6,13 +6,16 @@ the checkout. With a number of milliseconds, ``import pyclient`` must not take m
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import subprocess
 import sys
+import sysconfig
 
 COMPILED = ("pyclient.codec.batches", "pyclient.codec.crc", "pyclient.codec.encode", "pyclient.codec.record")
 UNUSED = {"": ("kio", "attr", "asyncio", "pyclient.config"), "Producer": ("pyclient.admin", "pyclient.consumer", "pyclient.integration", "pyclient.testing"),
           "Consumer": ("pyclient.admin", "pyclient.integration", "pyclient.producer", "pyclient.testing"), "Admin": ("pyclient.consumer", "pyclient.producer")}
 """What an import of a name must not bring; the first is ``import pyclient``."""
+WITH_COMPILED = ("pyclient.buffers", "pyclient.codec", "pyclient.net", "pyclient.partitioners", "pyclient.metric_values")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -21,6 +24,9 @@ def check_compiled() -> None:
         origin = importlib.import_module(name).__file__ or ""
         if origin.endswith(".py"):
             raise SystemExit(f"{name} was not compiled into this wheel: {origin}")
+    for found in pkgutil.walk_packages(importlib.import_module("pyclient").__path__, "pyclient."):
+        if found.name.startswith(WITH_COMPILED):
+            importlib.import_module(found.name)
 
 
 def check_public_names() -> None:
@@ -48,6 +54,14 @@ def check_unused() -> None:
             raise SystemExit(f"pyclient{name and '.'}{name} imports {brought}, which it does not use")
 
 
+def check_no_gil_came_back() -> None:
+    """An interpreter without a GIL takes one back for a module that does not say it can do without."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        if sys._is_gil_enabled():  # type: ignore[attr-defined,unused-ignore]  # since 3.13
+            raise SystemExit("the GIL came back with an import; the warning above names the module")
+        print("wheel: no GIL came back")
+
+
 def import_ms(statement: str) -> float:
     """CPU time of an import in a process of its own, the least of ten: other load only adds to it."""
     program = f"import time; began = time.process_time(); {statement}; print((time.process_time() - began) * 1000)"
@@ -66,6 +80,7 @@ if __name__ == "__main__":
     check_public_names()
     check_round_trip()
     check_unused()
+    check_no_gil_came_back()
     for most_ms in sys.argv[1:]:
         check_import_time(float(most_ms))
     print("wheel: imports, is compiled, carries records through every codec")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -215,3 +216,45 @@ def test_fuzz_asan_runs_every_fuzzer_after_one_that_failed(monkeypatch: pytest.M
     with pytest.raises(SystemExit, match=r"failed: mutate \(seed 7\)"):
         module.main("1", "7")
     assert set(ran) == {path.stem for path in (ROOT / "tests" / "fuzz").glob("*.py") if "def main(" in path.read_text()}
+
+
+@pytest.fixture
+def interpreters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The program that tries other interpreters, with an empty cache and on a machine that suits it."""
+    module = load("interpreters")
+    monkeypatch.setattr(module, "CACHE", tmp_path)
+    monkeypatch.setattr(module, "check_machine", lambda: None)
+    return module
+
+
+def test_a_smoke_run_makes_one_root_at_most(interpreters: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert interpreters.smoked_versions() == ["3.14"]
+    assert "Python 3.13: left to the next run" in capsys.readouterr().out
+    (tmp_path / "forky").mkdir()
+    assert interpreters.smoked_versions() == ["3.14", "3.13"]
+    assert not capsys.readouterr().out
+
+
+def test_an_interpreter_that_fails_does_not_stop_the_others_and_one_that_is_not_to_be_had_fails_nothing(
+    interpreters: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work(interpreter: Any) -> str:
+        if interpreter.version == "3.13":
+            raise interpreters.StepError("a test failed")
+        return "passed"
+
+    def make_root(interpreter: Any) -> None:
+        if interpreter.version == "3.11":
+            raise interpreters.NoRootError("no archive answers")
+
+    monkeypatch.setattr(interpreters, "make_root", make_root)
+    with pytest.raises(SystemExit) as ended:
+        interpreters.each_in_turn(["3.11", "3.13", "3.14"], work)
+    assert ended.value.code == 1
+    out = capsys.readouterr().out
+    assert "Python 3.11: skipped: no archive answers" in out
+    assert "Python 3.13: FAILED: a test failed" in out
+    assert "Python 3.14: passed" in out
+    with pytest.raises(SystemExit) as ended:
+        interpreters.each_in_turn(["3.11", "3.14"], work)
+    assert ended.value.code == 0
