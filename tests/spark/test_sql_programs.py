@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from examples.to_files import writer
 from pyclient.testing import LocalCluster
 from tests.kafka import make_topic, produce, read
 from tests.pages import WRITTEN_ADDRESS, Page
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,15 +63,32 @@ def test_of_several_sql_texts_one_that_fails_does_not_stop_the_others(
     good = ["SELECT a, b FROM events", "SELECT c, d FROM events WHERE size(d) > 0"]
     fails, wrong = "SELECT CAST(a AS INT) FROM events", "SELECT nothing FROM events"
 
-    def start(rows: DataFrame, number: int) -> Any:
-        return rows.writeStream.format("memory").queryName(f"query_{number}").trigger(availableNow=True).start()
+    started: list[Any] = []
+    active_after_failure: list[bool] = []
 
-    errors = queries.run(spark, [fails, good[0], wrong, good[1]], start)
+    def start(rows: DataFrame, number: int) -> Any:
+        """One after the other: Spark gives the Python process of a query's source ten seconds to start."""
+        query = rows.writeStream.format("memory").queryName(f"query_{number}").start()
+        started.append(query)
+        eventually(lambda: query.lastProgress is not None or not query.isActive, LIMIT_S)
+        return query
+
+    def stop_others() -> None:
+        eventually(lambda: any(query.exception() for query in started), LIMIT_S)
+        for query in started[:2]:
+            active_after_failure.append(query.isActive)
+            query.stop()
+
+    stopping = threading.Thread(target=stop_others)
+    stopping.start()
+    errors = queries.run(spark, [good[0], wrong, good[1], fails], start)
+    stopping.join()
+    assert active_after_failure == [True, True]
     assert {text: errors[text] for text in good} == dict.fromkeys(good)
     assert errors[wrong] is not None
     assert "CAST_INVALID_INPUT" in str(errors[fails])
-    assert sorted(tuple(row) for row in spark.table("query_1").collect()) == [("1", "2"), ("one", "3")]
-    assert [tuple(row) for row in spark.table("query_3").collect()] == [(date(2018, 1, 8), [23.9, 45.0])]
+    assert sorted(tuple(row) for row in spark.table("query_0").collect()) == [("1", "2"), ("one", "3")]
+    assert [tuple(row) for row in spark.table("query_2").collect()] == [(date(2018, 1, 8), [23.9, 45.0])]
 
 
 @pytest.mark.parametrize("by", ["spark-submit", "argument"])
