@@ -254,7 +254,8 @@ def test_a_callback_that_would_wait_for_itself_gets_an_error(kafka_cluster: Loca
     make_topic(kafka_cluster, topic)
     raised: list[BaseException] = []
     done = threading.Event()
-    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, linger_ms=0) as producer:
+    linger_ms = 1000 if call == "result" else 0  # the record must not have been delivered when its result is asked for
+    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, linger_ms=linger_ms) as producer:
         calls: dict[str, Callable[[], object]] = {
             "result": lambda: producer.send(topic, b"2").result(5), "flush": producer.flush, "close": producer.close,
             "close with a limit": lambda: producer.close(1)}
