@@ -150,7 +150,7 @@ def test_what_the_page_says_is_not_offered_is_not_offered() -> None:
     with FakeCluster() as cluster:
         offered = {api.title for api in cluster._front.rows}
     assert offered <= titles
-    assert not offered & {"WriteTxnMarkers", "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "CreateDelegationToken", "CreateAcls"}
+    assert not offered & {"ShareGroupHeartbeat", "StreamsGroupHeartbeat", "CreateDelegationToken", "CreateAcls"}
 
 
 def test_the_readme_links_to_the_page() -> None:

@@ -128,7 +128,7 @@ def _changes(user: str, given: object) -> list[ScramChange]:
 
 def _change(user: str, given: object) -> ScramChange:
     if not isinstance(given, ScramPassword | ScramDeletion):
-        raise TypeError(f"user {user!r}: expected ScramPassword(...) or ScramDeletion(...), got a {type(given).__name__}")
+        raise TypeError(f"user {user!r}: expected ScramPassword(...) or ScramDeletion(...), got {type(given).__name__}")
     if given.mechanism not in HASHES:
         raise ValueError(f"user {user!r}: {given.mechanism!r} is no SCRAM mechanism that can be set")
     if isinstance(given, ScramPassword):

@@ -253,7 +253,7 @@ def test_a_bulk_counts_in_words(cluster: FakeCluster) -> None:
 
 @pytest.mark.parametrize(("kind", "names"), [
     (Delivery, {"topic", "partition"}),
-    (Deliveries, set()),
+    (Deliveries, {"rejected"}),
 ])
 def test_completion_shows_no_internals(kind: type, names: set[str]) -> None:
     futures = {"add_done_callback", "cancelled", "done", "exception", "remove_done_callback", "result"}
