@@ -71,10 +71,12 @@ def create(cluster: LocalCluster, topic: str, replicas: int) -> None:
 
 
 def leader_of(cluster: LocalCluster, topic: str, without: int) -> int:
-    """The leader of partition 0, as a broker other than *without* reports; -1 for none, or for *without* itself."""
+    """The leader of partition 0, as a broker other than *without* reports; -1 for *without* itself, for none, and while
+    the broker does not know of the topic.
+    """
     address = next((node.host, node.port) for node in cluster.nodes if node.id != without)
-    [part] = metadata(address, (topic,)).topics[0].partitions
-    return -1 if part.leader_id == without else int(part.leader_id)
+    leaders = [int(part.leader_id) for part in metadata(address, (topic,)).topics[0].partitions]
+    return -1 if leaders in ([], [without]) else leaders[0]
 
 
 def append_through(survivors: dict[int, tuple[str, int]], topic: str) -> None:
@@ -95,6 +97,7 @@ def test_leadership_moves_away_from_a_broker_that_is_lost_and_it_catches_up_when
 ) -> None:
     create(three, topic, 3)
     addresses = {node.id: (node.host, node.port) for node in three.nodes}
+    eventually(lambda: leader_of(three, topic, without=0) > 0, limit_s=60)
     lost = leader_of(three, topic, without=0)
     lose, regain = {
         "kill": (three.kill, three.start), "stop": (three.stop, three.start),
