@@ -114,7 +114,7 @@ def test_a_quota_that_is_none_is_removed_and_each_entity_has_its_own_outcome(ver
 
 
 @pytest.mark.parametrize(("call", "words"), [
-    (lambda admin: admin.alter_scram_users({"anna": SECRET}), r"expected ScramPassword\(...\) or ScramDeletion\(...\), got a str"),
+    (lambda admin: admin.alter_scram_users({"anna": SECRET}), r"expected ScramPassword\(...\) or ScramDeletion\(...\), got str"),
     (lambda admin: admin.alter_scram_users({"anna": ScramPassword("")}), "the password is empty"),
     (lambda admin: admin.alter_scram_users({"anna": ScramPassword(SECRET, iterations=5)}), "iterations is 5: Kafka takes 4096 to 16384"),
     (lambda admin: admin.alter_scram_users({"anna": ScramDeletion(ScramMechanism.UNKNOWN)}), "no SCRAM mechanism that can be set"),
