@@ -1,22 +1,15 @@
 """Access control lists: who may do what to which resource."""
 from __future__ import annotations
 
-import enum
 from typing import Final, NamedTuple
+
+from pyclient.descriptions import KafkaEnum
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""
 
 
-class _Number(enum.IntEnum):
-    """Kafka's numbers; UNKNOWN is one that this client does not know."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> _Number | None:
-        return cls.__members__.get("UNKNOWN")
-
-
-class AclResourceType(_Number):
+class AclResourceType(KafkaEnum):
     """What an ACL is about. ANY is for filters."""
 
     UNKNOWN = 0
@@ -29,7 +22,7 @@ class AclResourceType(_Number):
     USER = 7
 
 
-class AclPattern(_Number):
+class AclPattern(KafkaEnum):
     """How the resource's name is meant. ANY and MATCH are for filters; MATCH finds whatever applies to the name."""
 
     UNKNOWN = 0
@@ -39,7 +32,7 @@ class AclPattern(_Number):
     PREFIXED = 4
 
 
-class AclOperation(_Number):
+class AclOperation(KafkaEnum):
     """What is allowed or denied. ANY is for filters; ALL is every operation."""
 
     UNKNOWN = 0
@@ -60,7 +53,7 @@ class AclOperation(_Number):
     TWO_PHASE_COMMIT = 15
 
 
-class AclPermission(_Number):
+class AclPermission(KafkaEnum):
     """Whether it is allowed or denied; one denial outweighs all permissions. ANY is for filters."""
 
     UNKNOWN = 0

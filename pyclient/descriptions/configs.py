@@ -4,6 +4,8 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
+from pyclient.descriptions import KafkaEnum
+
 ConfigValue = str | int | float | bool
 """A value to set: True is written as ``true``, numbers as decimal digits."""
 
@@ -58,7 +60,7 @@ class ConfigResource(NamedTuple):
         return f"{self.type.name.lower().replace('_', ' ')} {self.name!r}"
 
 
-class ConfigSource(enum.IntEnum):
+class ConfigSource(KafkaEnum):
     """Where a config's value comes from, by Kafka's number; UNKNOWN is one that this client does not know."""
 
     UNKNOWN = 0
@@ -71,12 +73,8 @@ class ConfigSource(enum.IntEnum):
     CLIENT_METRICS = 7
     GROUP = 8
 
-    @classmethod
-    def _missing_(cls, value: object) -> ConfigSource:
-        return cls.UNKNOWN
 
-
-class ConfigType(enum.IntEnum):
+class ConfigType(KafkaEnum):
     """The type of a config's value, by Kafka's number; UNKNOWN on brokers before 2.6."""
 
     UNKNOWN = 0
@@ -89,10 +87,6 @@ class ConfigType(enum.IntEnum):
     LIST = 7
     CLASS = 8
     PASSWORD = 9
-
-    @classmethod
-    def _missing_(cls, value: object) -> ConfigType:
-        return cls.UNKNOWN
 
 
 class ConfigSynonym(NamedTuple):

@@ -6,21 +6,19 @@ from typing import Final, NamedTuple
 
 import attrs
 
+from pyclient.descriptions import KafkaEnum
+
 FEWEST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 16384
 """Kafka's bounds."""
 
 
-class ScramMechanism(enum.IntEnum):
+class ScramMechanism(KafkaEnum):
     """A SCRAM mechanism, by Kafka's number."""
 
     UNKNOWN = 0
     SHA_256 = 1
     SHA_512 = 2
-
-    @classmethod
-    def _missing_(cls, value: object) -> ScramMechanism:
-        return cls.UNKNOWN
 
 
 class ScramCredential(NamedTuple):

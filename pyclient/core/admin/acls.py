@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 
 from pyclient.codec.apis import Api
 from pyclient.core.acl_errors import error_of
-from pyclient.core.calls import Again, Anywhere, Call, CallOutcome, Done, Finish
+from pyclient.core.admin.items import refused, settled
+from pyclient.core.calls import Anywhere, Call, CallOutcome, Done, Finish
 from pyclient.descriptions.acls import Acl, AclFilter, AclOperation, AclPattern, AclPermission, AclResourceType
-from pyclient.errors import KafkaError, NotControllerError, ProtocolError
+from pyclient.errors import KafkaError, ProtocolError
 
 Item = TypeVar("Item", Acl, AclFilter)
 
@@ -28,10 +29,7 @@ def create_acls_call(acls: Sequence[Acl], *, finish: Finish, deadline: float | N
 def describe_acls_call(wanted: AclFilter, *, finish: Finish, deadline: float | None) -> Call:
     """The entries that a filter finds."""
     def judge(message: Any) -> CallOutcome:
-        if message.error_code:
-            error = error_of(Api.DESCRIBE_ACLS, message.error_code, message.error_message)
-            return Again(error) if error.retriable else error
-        return Done([_acl(found, found.pattern_type, acl) for found in message.resources for acl in found.acls])
+        return refused(Api.DESCRIBE_ACLS, message) or Done([_acl(found, found.pattern_type, acl) for found in message.resources for acl in found.acls])
 
     return Call(what="describing ACLs", api=Api.DESCRIBE_ACLS, target=Anywhere.ANY_NODE, judge=judge, finish=finish, deadline=deadline,
                 fields=lambda version: _filter(wanted))
@@ -55,9 +53,7 @@ def _of_each(api: Api, asked: Sequence[Item], results: Sequence[Any], value: Any
     """The outcome of each item; brokers answer in the order of the request."""
     if len(results) != len(asked):
         raise ProtocolError(f"{api.title} was asked about {len(asked)} items and answered about {len(results)}")
-    outcome = {item: _error(api, item, result) if result.error_code else value(result) for item, result in zip(asked, results, strict=True)}
-    moved = next((each for each in outcome.values() if isinstance(each, NotControllerError)), None)
-    return Done(outcome) if moved is None else Again(moved, elsewhere=True)
+    return settled({item: _error(api, item, result) if result.error_code else value(result) for item, result in zip(asked, results, strict=True)})
 
 
 def _error(api: Api, item: Acl | AclFilter, result: Any) -> KafkaError:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
-from pyclient.core.acl_errors import error_of
-from pyclient.core.calls import Again, Anywhere, Call, CallOutcome, Done, Finish
+from pyclient.core.admin.items import refused
+from pyclient.core.calls import Anywhere, Call, CallOutcome, Done, Finish
 from pyclient.core.handshake import ClientInfo, Versions
 from pyclient.descriptions.cluster import FeatureRange, Quorum, QuorumReplica
 
@@ -19,10 +19,8 @@ UNKNOWN: Final = -1
 def describe_features_call(client: ClientInfo, *, finish: Finish, deadline: float | None) -> Call:
     """The features that a broker supports, as `FeatureRange` by name."""
     def judge(message: Any) -> CallOutcome:
-        if message.error_code:
-            return _refusal(Api.API_VERSIONS, message.error_code)
         finalized = Versions.from_response(message).features
-        return Done({each.name: FeatureRange(each.min_version, each.max_version, finalized.level(each.name)) for each in message.supported_features})
+        return refused(Api.API_VERSIONS, message) or Done({each.name: FeatureRange(each.min_version, each.max_version, finalized.level(each.name)) for each in message.supported_features})
 
     return Call(what="describing features", api=Api.API_VERSIONS, target=Anywhere.ANY_NODE, judge=judge, finish=finish, deadline=deadline,
                 fields=lambda version: {"client_software_name": client.name, "client_software_version": client.version},
@@ -32,12 +30,10 @@ def describe_features_call(client: ClientInfo, *, finish: Finish, deadline: floa
 def describe_quorum_call(*, finish: Finish, deadline: float | None) -> Call:
     """The quorum of the metadata log, as `Quorum`; brokers forward it to the active controller."""
     def judge(message: Any) -> CallOutcome:
-        if message.error_code:
-            return _refusal(Api.DESCRIBE_QUORUM, message.error_code, getattr(message, "error_message", None))
+        if whole := refused(Api.DESCRIBE_QUORUM, message):
+            return whole
         found = message.topics[0].partitions[0]
-        if found.error_code:
-            return _refusal(Api.DESCRIBE_QUORUM, found.error_code, getattr(found, "error_message", None))
-        return Done(_quorum(found))
+        return refused(Api.DESCRIBE_QUORUM, found) or Done(_quorum(found))
 
     topics = [{"topic_name": METADATA_LOG, "partitions": [{"partition_index": 0}]}]
     return Call(what="describing the quorum of controllers", api=Api.DESCRIBE_QUORUM, target=Anywhere.ANY_NODE, judge=judge, finish=finish,
@@ -57,8 +53,3 @@ def _replicas(given: Iterable[Any], end: int, leader: int) -> tuple[QuorumReplic
 
     return tuple(QuorumReplica(each.replica_id, each.log_end_offset, max(0, end - each.log_end_offset), time(each, "last_fetch_timestamp"),
                                time(each, "last_caught_up_timestamp")) for each in sorted(given, key=lambda each: each.replica_id))
-
-
-def _refusal(api: Api, code: int, message: str | None = None) -> CallOutcome:
-    error = error_of(api, code, message)
-    return Again(error) if error.retriable else error

@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.core.acl_errors import error_of
-from pyclient.core.calls import Again, Anywhere, Broker, Call, CallOutcome, Done, Finish
+from pyclient.core.admin.items import settled
+from pyclient.core.calls import Anywhere, Broker, Call, CallOutcome, Finish
 from pyclient.descriptions.configs import ConfigChange, ConfigEntry, ConfigResource, ConfigSource, ConfigSynonym, ConfigType, ResourceType
-from pyclient.errors import KafkaError, NotControllerError
+from pyclient.errors import KafkaError
 
 DOCUMENTATION_SINCE: Final = 3
 AT_THEIR_BROKER: Final = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
@@ -69,8 +70,7 @@ def _per_resource(api: Api, answers: Iterable[Any], result: Any) -> CallOutcome:
     for answer in answers:
         resource = ConfigResource(ResourceType(answer.resource_type), answer.resource_name)
         outcome[resource] = _error(api, resource, answer) if answer.error_code else result(answer)
-    moved = next((each for each in outcome.values() if isinstance(each, NotControllerError)), None)
-    return Again(moved) if moved is not None else Done(outcome)
+    return settled(outcome)
 
 
 def _error(api: Api, resource: ConfigResource, answer: Any) -> KafkaError:

@@ -7,7 +7,9 @@ from typing import Any, Final, NamedTuple
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.codec.consumer_protocol import decode_assignment
 from pyclient.core.acl_errors import error_of
-from pyclient.core.calls import Again, Broker, Call, CallOutcome, Coordinator, Done, Finish
+from pyclient.core.admin.items import refused
+from pyclient.core.admin.partitions import by_topic
+from pyclient.core.calls import Broker, Call, CallOutcome, Coordinator, Done, Finish
 from pyclient.core.group.classic_calls import BATCHED_SINCE, REASON_LIMIT
 from pyclient.core.group.coordinator import NO_MEMBER, refusal
 from pyclient.core.group.offsets import read_all_committed
@@ -46,10 +48,7 @@ def list_groups_call(*, node: int, states: Sequence[str], types: Sequence[str], 
         return {"states_filter": list(states), "types_filter": list(types)}
 
     def judge(message: Any) -> CallOutcome:
-        if message.error_code:
-            error = error_of(Api.LIST_GROUPS, message.error_code)
-            return Again(error) if error.retriable else error
-        return Done([GroupListing(each.group_id, each.protocol_type, getattr(each, "group_state", None), _type(each)) for each in message.groups])
+        return refused(Api.LIST_GROUPS, message) or Done([GroupListing(each.group_id, each.protocol_type, getattr(each, "group_state", None), _type(each)) for each in message.groups])
 
     return Call(what=f"listing the groups of node {node}", api=Api.LIST_GROUPS, target=Broker(node), fields=fields, judge=judge, finish=finish,
                 deadline=deadline, versions=VersionRange(least, SPOKEN[Api.LIST_GROUPS].high) if least else None)
@@ -124,10 +123,7 @@ def all_committed_call(group: str, *, finish: Finish, deadline: float | None) ->
 
 def delete_offsets_call(group: str, partitions: Collection[TopicPartition], *, finish: Finish, deadline: float | None) -> Call:
     """Delete committed offsets; the result maps each partition to None or its error."""
-    topics: dict[str, list[dict[str, object]]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append({"partition_index": tp.partition})
-    wanted = [{"name": name, "partitions": each} for name, each in topics.items()]
+    wanted = [{"name": name, "partitions": each} for name, each in by_topic((tp, {"partition_index": tp.partition}) for tp in partitions).items()]
 
     def judge(message: Any) -> CallOutcome:
         if message.error_code:

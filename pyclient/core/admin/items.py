@@ -1,7 +1,8 @@
-"""What each item of an admin response means: None, or its error."""
+"""What an admin response means: the error of the whole, and the result or the error of each item."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pyclient.codec.apis import Api
 from pyclient.core.acl_errors import error_of
@@ -10,9 +11,23 @@ from pyclient.errors import KafkaError, NotControllerError
 
 
 def per_item(api: Api, answers: Mapping[str, tuple[int, str | None]]) -> CallOutcome:
-    errors = {name: _item_error(api, name, code, message) for name, (code, message) in answers.items()}
-    moved = next((error for error in errors.values() if isinstance(error, NotControllerError)), None)
-    return Again(moved, elsewhere=True) if moved is not None else Done(errors)
+    """None or the error of each topic."""
+    return settled({name: _item_error(api, name, code, message) for name, (code, message) in answers.items()})
+
+
+def settled(outcome: Mapping[Any, object]) -> CallOutcome:
+    """The result or the error of each item; all are asked again if the controller has moved."""
+    moved = next((each for each in outcome.values() if isinstance(each, NotControllerError)), None)
+    return Done(dict(outcome)) if moved is None else Again(moved, elsewhere=True)
+
+
+def refused(api: Api, message: Any) -> CallOutcome | None:
+    """What the error of a whole response (or of its only part) means: retry, or fail; None without one."""
+    code = getattr(message, "error_code", 0)
+    if not code:
+        return None
+    error = error_of(api, code, getattr(message, "error_message", None))
+    return Again(error, elsewhere=isinstance(error, NotControllerError)) if error.retriable else error
 
 
 def _item_error(api: Api, name: str, code: int, message: str | None) -> KafkaError | None:

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.core.acl_errors import error_of
+from pyclient.core.admin.items import refused, settled
 from pyclient.core.admin.partitions import by_topic
-from pyclient.core.calls import Again, Anywhere, Broker, Call, CallOutcome, Done, Finish
+from pyclient.core.calls import Anywhere, Broker, Call, CallOutcome, Done, Finish
 from pyclient.descriptions.replicas import ElectionType, LogDir, Reassignment, ReplicaSize
-from pyclient.errors import ElectionNotNeededError, KafkaError, NotControllerError
+from pyclient.errors import ElectionNotNeededError, KafkaError
 from pyclient.records import TopicPartition
 
 TYPES_SINCE: Final = 1
@@ -30,8 +31,7 @@ def elect_leaders_call(partitions: Collection[TopicPartition] | None, election: 
         return {"election_type": election, "topic_partitions": wanted, "timeout": datetime.timedelta(seconds=timeout)}
 
     def judge(message: Any) -> CallOutcome:
-        refused = _refused(Api.ELECT_LEADERS, message)
-        return refused or _settled({TopicPartition(topic.topic, part.partition_id): _elected(topic.topic, part)
+        return refused(Api.ELECT_LEADERS, message) or settled({TopicPartition(topic.topic, part.partition_id): _elected(topic.topic, part)
                                     for topic in message.replica_election_results for part in topic.partition_result})
 
     versions = VersionRange(TYPES_SINCE, SPOKEN[Api.ELECT_LEADERS].high) if election is not ElectionType.PREFERRED else None
@@ -56,8 +56,7 @@ def alter_reassignments_call(replicas: Mapping[TopicPartition, Sequence[int] | N
         return {"timeout": datetime.timedelta(seconds=timeout), "allow_replication_factor_change": True, "topics": topics}
 
     def judge(message: Any) -> CallOutcome:
-        refused = _refused(Api.ALTER_PARTITION_REASSIGNMENTS, message)
-        return refused or _settled({tp: error_of(Api.ALTER_PARTITION_REASSIGNMENTS, part.error_code, part.error_message, tp=tp) if part.error_code else None
+        return refused(Api.ALTER_PARTITION_REASSIGNMENTS, message) or settled({tp: error_of(Api.ALTER_PARTITION_REASSIGNMENTS, part.error_code, part.error_message, tp=tp) if part.error_code else None
                                     for topic in message.responses for part in topic.partitions for tp in [TopicPartition(topic.name, part.partition_index)]})
 
     return Call(what=f"reassigning {len(replicas)} partitions", api=Api.ALTER_PARTITION_REASSIGNMENTS, target=Anywhere.CONTROLLER, fields=fields,
@@ -73,8 +72,7 @@ def list_reassignments_call(partitions: Collection[TopicPartition] | None, *, ti
         return {"timeout": datetime.timedelta(seconds=timeout), "topics": topics}
 
     def judge(message: Any) -> CallOutcome:
-        refused = _refused(Api.LIST_PARTITION_REASSIGNMENTS, message)
-        return refused or Done({TopicPartition(topic.name, part.partition_index): Reassignment(
+        return refused(Api.LIST_PARTITION_REASSIGNMENTS, message) or Done({TopicPartition(topic.name, part.partition_index): Reassignment(
             tuple(part.replicas), tuple(part.adding_replicas), tuple(part.removing_replicas)) for topic in message.topics for part in topic.partitions})
 
     return Call(what="listing reassignments", api=Api.LIST_PARTITION_REASSIGNMENTS, target=Anywhere.CONTROLLER, fields=fields, judge=judge,
@@ -87,8 +85,7 @@ def describe_log_dirs_call(node: int, partitions: Collection[TopicPartition] | N
         {"topic": name, "partitions": numbers} for name, numbers in by_topic((tp, tp.partition) for tp in partitions).items()]
 
     def judge(message: Any) -> CallOutcome:
-        refused = _refused(Api.DESCRIBE_LOG_DIRS, message)
-        return refused or Done({each.log_dir: _log_dir(each) for each in message.results})
+        return refused(Api.DESCRIBE_LOG_DIRS, message) or Done({each.log_dir: _log_dir(each) for each in message.results})
 
     return Call(what=f"describing the log directories of node {node}", api=Api.DESCRIBE_LOG_DIRS, target=Broker(node), judge=judge, finish=finish,
                 deadline=deadline, fields=lambda version: {"topics": topics})
@@ -100,17 +97,3 @@ def _log_dir(found: Any) -> LogDir:
                 for topic in found.topics for part in topic.partitions}
     total, usable = (getattr(found, name, UNKNOWN) for name in ("total_bytes", "usable_bytes"))
     return LogDir(found.log_dir, error, None if total == UNKNOWN else total, None if usable == UNKNOWN else usable, replicas)
-
-
-def _refused(api: Api, message: Any) -> CallOutcome | None:
-    """What the error of a whole response means; None without one."""
-    code = getattr(message, "error_code", 0)
-    if not code:
-        return None
-    error = error_of(api, code, getattr(message, "error_message", None))
-    return Again(error, elsewhere=isinstance(error, NotControllerError)) if error.retriable else error
-
-
-def _settled(outcome: Mapping[TopicPartition, Any]) -> CallOutcome:
-    moved = next((each for each in outcome.values() if isinstance(each, NotControllerError)), None)
-    return Done(dict(outcome)) if moved is None else Again(moved, elsewhere=True)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
-from pyclient.core.acl_errors import error_of
+from pyclient.core.admin.items import refused
 from pyclient.core.admin.partitions import by_topic, per_partition
-from pyclient.core.calls import Again, Broker, Call, CallOutcome, Coordinator, Done, Finish, KeyType
+from pyclient.core.calls import Broker, Call, CallOutcome, Coordinator, Done, Finish, KeyType
 from pyclient.core.transactions.calls import NO_ID, OpenTransaction
 from pyclient.descriptions.transactions import ProducerState, TransactionDescription, TransactionListing
 from pyclient.errors import ProtocolError
@@ -32,10 +32,7 @@ def list_transactions_call(*, node: int, states: Sequence[str], producer_ids: Se
         return {"state_filters": list(states), "producer_id_filters": list(producer_ids), "duration_filter": duration}
 
     def judge(message: Any) -> CallOutcome:
-        if message.error_code:
-            error = error_of(Api.LIST_TRANSACTIONS, message.error_code)
-            return Again(error) if error.retriable else error
-        return Done([TransactionListing(each.transactional_id, each.producer_id, each.transaction_state) for each in message.transaction_states])
+        return refused(Api.LIST_TRANSACTIONS, message) or Done([TransactionListing(each.transactional_id, each.producer_id, each.transaction_state) for each in message.transaction_states])
 
     versions = None if longer_than_ms is None else VersionRange(DURATION_SINCE, SPOKEN[Api.LIST_TRANSACTIONS].high)
     return Call(what=f"listing the transactions of node {node}", api=Api.LIST_TRANSACTIONS, target=Broker(node), fields=fields, judge=judge,

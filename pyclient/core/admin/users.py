@@ -9,9 +9,10 @@ import attrs
 
 from pyclient.codec.apis import Api
 from pyclient.core.acl_errors import error_of
-from pyclient.core.calls import Again, Anywhere, Call, CallOutcome, Done, Finish
+from pyclient.core.admin.items import refused, settled
+from pyclient.core.calls import Anywhere, Call, CallOutcome, Done, Finish
 from pyclient.descriptions.users import QuotaEntity, QuotaName, ScramCredential, ScramDeletion, ScramMechanism, ScramPassword
-from pyclient.errors import KafkaError, NotControllerError, ResourceNotFoundError
+from pyclient.errors import KafkaError, ResourceNotFoundError
 
 HASHES: Final = {ScramMechanism.SHA_256: "sha256", ScramMechanism.SHA_512: "sha512"}
 KINDS: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
@@ -41,10 +42,7 @@ def describe_scram_call(users: Collection[str] | None, *, finish: Finish, deadli
     wanted = None if users is None else [{"name": each} for each in users]
 
     def judge(message: Any) -> CallOutcome:
-        if message.error_code:
-            error = error_of(Api.DESCRIBE_USER_SCRAM_CREDENTIALS, message.error_code, message.error_message)
-            return Again(error) if error.retriable else error
-        return Done({each.user: _credentials(each) for each in message.results})
+        return refused(Api.DESCRIBE_USER_SCRAM_CREDENTIALS, message) or Done({each.user: _credentials(each) for each in message.results})
 
     return Call(what="describing SCRAM users", api=Api.DESCRIBE_USER_SCRAM_CREDENTIALS, target=Anywhere.ANY_NODE, judge=judge, finish=finish,
                 deadline=deadline, fields=lambda version: {"users": wanted})
@@ -68,7 +66,7 @@ def alter_scram_call(changes: Mapping[str, Salted | ScramDeletion], *, finish: F
     deletions = [{"name": user, "mechanism": each.mechanism} for user, each in changes.items() if isinstance(each, ScramDeletion)]
 
     def judge(message: Any) -> CallOutcome:
-        return _settled({each.user: _error(Api.ALTER_USER_SCRAM_CREDENTIALS, f"user {each.user!r}", each) if each.error_code else None
+        return settled({each.user: _error(Api.ALTER_USER_SCRAM_CREDENTIALS, f"user {each.user!r}", each) if each.error_code else None
                          for each in message.results})
 
     return Call(what=f"altering the SCRAM credentials of {len(changes)} users", api=Api.ALTER_USER_SCRAM_CREDENTIALS, target=Anywhere.CONTROLLER,
@@ -80,10 +78,7 @@ def describe_quotas_call(matching: QuotaEntity, *, strict: bool, finish: Finish,
     components = [_component(kind, name) for kind, name in _parts(matching)]
 
     def judge(message: Any) -> CallOutcome:
-        if message.error_code:
-            error = error_of(Api.DESCRIBE_CLIENT_QUOTAS, message.error_code, message.error_message)
-            return Again(error) if error.retriable else error
-        return Done({_entity(each.entity): {value.key: value.value for value in each.values} for each in message.entries or ()})
+        return refused(Api.DESCRIBE_CLIENT_QUOTAS, message) or Done({_entity(each.entity): {value.key: value.value for value in each.values} for each in message.entries or ()})
 
     return Call(what="describing quotas", api=Api.DESCRIBE_CLIENT_QUOTAS, target=Anywhere.ANY_NODE, judge=judge, finish=finish, deadline=deadline,
                 fields=lambda version: {"components": components, "strict": strict})
@@ -95,16 +90,11 @@ def alter_quotas_call(changes: Mapping[QuotaEntity, Mapping[str, float | None]],
                for entity, quotas in changes.items()]
 
     def judge(message: Any) -> CallOutcome:
-        return _settled({(entity := _entity(each.entity)): _error(Api.ALTER_CLIENT_QUOTAS, str(entity), each) if each.error_code else None
+        return settled({(entity := _entity(each.entity)): _error(Api.ALTER_CLIENT_QUOTAS, str(entity), each) if each.error_code else None
                          for each in message.entries})
 
     return Call(what=f"altering the quotas of {len(changes)} entities", api=Api.ALTER_CLIENT_QUOTAS, target=Anywhere.CONTROLLER, judge=judge,
                 finish=finish, deadline=deadline, fields=lambda version: {"entries": entries, "validate_only": validate_only})
-
-
-def _settled(outcome: Mapping[Any, KafkaError | None]) -> CallOutcome:
-    moved = next((each for each in outcome.values() if isinstance(each, NotControllerError)), None)
-    return Done(dict(outcome)) if moved is None else Again(moved, elsewhere=True)
 
 
 def _error(api: Api, what: str, result: Any) -> KafkaError:
