@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient import TopicPartition
-from pyclient.core.admin.plans import spread, with_factors, without
+from pyclient.core.admin.plans import spread, throttled_replicas, with_factors, without
 from pyclient.errors import InvalidReplicationFactorError
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -74,6 +74,8 @@ def test_spread_replicas_use_all_racks_and_leaders_are_even(cluster: tuple[dict[
     after = check(racks, placed, spread(placed, racks))
     everywhere = on_racks(racks, tuple(racks))
     assert all(on_racks(racks, replicas) == min(len(replicas), everywhere) for replicas in after.values())
+    leads = Counter(replicas[0] for replicas in after.values())
+    assert all(leads[replicas[0]] - leads[each] <= 1 for replicas in after.values() for each in replicas)
     if set(racks.values()) == {None}:
         numbers = Counter(dict.fromkeys(racks, 0))
         numbers.update(each for replicas in after.values() for each in replicas)
@@ -90,3 +92,13 @@ def test_what_is_even_stays_as_it_is() -> None:
 def test_brokers_that_would_be_too_few_are_named() -> None:
     with pytest.raises(InvalidReplicationFactorError, match=r"t-0: 2 replicas need as many brokers, and there are 1: \[3\]"):
         without({ONE: (1, 3)}, NO_RACKS, {1, 2})
+
+
+def test_preferred_leaders_alone_are_spread_by_the_order_of_replicas() -> None:
+    assert spread({ONE: (1, 2), TWO: (1, 2)}, dict.fromkeys((1, 2))) == {ONE: (2, 1)}
+
+
+def test_what_is_throttled_is_all_that_is_copied_from_and_what_is_new() -> None:
+    assert throttled_replicas({ONE: (1, 2), TWO: (3,)}, {ONE: (2, 3), TWO: (1, 3)}) == {"t": {
+        "leader.replication.throttled.replicas": ["0:1", "0:2", "1:3"], "follower.replication.throttled.replicas": ["0:3", "1:1"]}}
+    assert throttled_replicas({ONE: (1, 2)}, {ONE: (2, 1)}) == {"t": {"leader.replication.throttled.replicas": ["0:1", "0:2"]}}
