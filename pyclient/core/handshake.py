@@ -90,11 +90,13 @@ class Versions:
     def _choose(self, api: Api, limits: VersionRange | None) -> int:
         common = self.usable(api, limits)
         if not common:
-            raise UnsupportedVersionError(
-                f"{api.title}: this client supports versions {limits or SPOKEN[api]}, the broker "
-                f"{self.offered.get(api, 'none')}. Use a broker of Kafka 2.1 or newer, or a newer client.")
+            raise UnsupportedVersionError(self._why_none(api, limits))
         self._chosen[api, limits] = common.high
         return common.high
+
+    def _why_none(self, api: Api, limits: VersionRange | None) -> str:
+        way_out = "Use a broker of Kafka 2.1 or newer, or a newer client." if api in self.offered else "Only newer releases of Kafka offer this request."
+        return f"{api.title}: this client supports versions {limits or SPOKEN[api]}, the broker {self.offered.get(api, 'none')}. {way_out}"
 
     @classmethod
     def from_response(cls, response: Any) -> Versions:
