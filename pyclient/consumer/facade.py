@@ -266,7 +266,9 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
             return self._drive(self._committed(wanted, limit))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """The member id and generation as of the last poll; they fence a transaction that commits offsets (KIP-447).
+        """The member id and generation by which its partitions are owned; they fence a transaction (KIP-447).
+
+        A rebalance between two polls that takes no partitions gives a newer generation; one that takes them does not.
 
         Raises:
             IllegalStateError: the consumer has no ``group_id``.

@@ -67,9 +67,14 @@ class Rebalancing:
         return self._core.buffer.nudged or (self._group is not None and (self._group.wants_poll or self._group.failure is not None))
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """The member's identity at the end of the last poll."""
-        group = self._core.commits.group()
-        return ConsumerGroupMetadata(group, self._identity.generation, self._identity.member_id, self._core.config.group_instance_id)
+        """The identity by which the member owns its partitions now; if it has lost them, the one that owned them.
+
+        A member does not join again before the user's thread has carried a loss out, in a poll. So a newer generation
+        is one in which it still owns what it read before, and an older one is refused.
+        """
+        present = self._group.identity if self._group is not None else self._identity
+        identity = present if present.joined else self._identity
+        return ConsumerGroupMetadata(self._core.commits.group(), identity.generation, identity.member_id, self._core.config.group_instance_id)
 
     # ---- a rebalance ------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 Step: TypeAlias = Callable[[], Any]
 """A call; its result is awaited where clients are async."""
 POLL_S: Final = 1.0
-"""Longest poll, in seconds: as often it is seen that the loop was stopped."""
+"""Longest poll, and part of the wait for a producer id, in seconds. `Loop.stop` ends a poll at once."""
 RETRY: Final = tenacity.Retrying(stop=tenacity.stop_after_attempt(3), wait=tenacity.wait_exponential(multiplier=0.1, max=5))
 """How often a function is called with one record."""
 RESTART: Final = tenacity.Retrying(stop=tenacity.stop_after_delay(600), wait=tenacity.wait_exponential(multiplier=0.1, max=10))
@@ -144,8 +144,7 @@ class Loop:
             KafkaError: it is fatal, or transactions failed as often as the policy allows.
             Exception: what the function raised, when there is no topic for dead letters.
         """
-        if self.producer._transaction_calls().state is TransactionState.UNINITIALIZED:
-            yield self.producer.init_transactions
+        yield from self._initialize()
         while not self.stopping:
             try:
                 yield from self._turn()
@@ -154,6 +153,24 @@ class Loop:
                 continue  # `stop`, or the user's own
             except (KafkaError, BadOutputError) as error:
                 yield from self._wait_after(error)
+
+    def _initialize(self) -> Steps[Step, None]:
+        """Get a producer id within ``max_block_ms``, unless `stop` comes first.
+
+        A call that ran out of time goes on (T02).
+        """
+        calls, limit = self.producer._transaction_calls(), self.producer._core.config.max_block_ms / 1000
+        left, wanted = limit, calls.state in (TransactionState.UNINITIALIZED, TransactionState.INITIALIZING)
+        while wanted and not self.stopping:
+            part = min(left, POLL_S)
+            try:
+                yield partial(self.producer.init_transactions, timeout=part)
+                wanted = False
+            except KafkaTimeoutError as error:
+                left -= part
+                if left <= 0:
+                    error.add_note(f"ExactlyOnce has waited for {limit} s, max_block_ms.")
+                    raise
 
     def _wait_after(self, error: KafkaError | BadOutputError) -> Steps[Step, None]:
         seconds = None if getattr(error, "fatal", False) else self._attempts.pause(error)

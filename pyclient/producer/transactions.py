@@ -13,7 +13,7 @@ from pyclient.buffers.records_view import Records
 from pyclient.client.facade_base import OPTION, seconds
 from pyclient.core.transactions.manager import Pending, Transactions
 from pyclient.core.transactions.states import TransactionEvent, TransactionState
-from pyclient.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from pyclient.errors import IllegalStateError, KafkaError, KafkaTimeoutError, sentence
 from pyclient.metrics import TXN_ABORT, TXN_BEGIN, TXN_COMMIT, TXN_INIT, TXN_OFFSETS, Metric
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from pyclient.runtime.steps import Step, Steps, WaitFor
@@ -109,7 +109,7 @@ class TransactionCalls:
 
     def _late(self, call: TransactionEvent, limit: float | None) -> KafkaError:
         cause = self._manager(call).last_error or self._core.metadata.last_error
-        said = f" The last error was: {cause}." if cause is not None else ""
+        said = f" The last error was: {sentence(str(cause))}" if cause is not None else ""
         return KafkaTimeoutError(f"{call.value} did not finish within {limit} s; its outcome is not known, and it goes on.{said} Call {call.value} again.")
 
     @contextmanager

@@ -331,7 +331,7 @@ def _waits_until_it_is_out(cluster: FakeCluster) -> None:
 # ---- who it is ------------------------------------------------------------------------------------------------------
 
 
-def test_group_metadata_is_that_of_the_last_poll(cluster: FakeCluster) -> None:
+def test_group_metadata_is_that_of_the_member(cluster: FakeCluster) -> None:
     with member(cluster, group_instance_id="i") as consumer:
         assert consumer.group_metadata() == ConsumerGroupMetadata("g", -1, "", "i")
         poll_until(lambda: owned(consumer) == BOTH, consumer)

@@ -15,10 +15,12 @@ import tenacity
 
 from pyclient import AsyncConsumer, AsyncProducer, Consumer, Producer, Record, TopicPartition
 from pyclient.codec.apis import Api
-from pyclient.errors import ConfigurationError, IllegalStateError, KafkaError
-from pyclient.processing import ATTEMPTS, ERROR, MESSAGE, OFFSET, TOPIC, AsyncExactlyOnce, ExactlyOnce, Output
+from pyclient.consumer.facade_base import LONG_POLL
+from pyclient.core.transactions.states import TransactionState
+from pyclient.errors import ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError
+from pyclient.processing import ATTEMPTS, ERROR, MESSAGE, OFFSET, TOPIC, AsyncExactlyOnce, ExactlyOnce, Output, work
 from pyclient.testing import FakeCluster
-from pyclient.testing.fake.control import Fail
+from pyclient.testing.fake.control import Delay, Fail
 from tests.waiting import eventually
 
 SOON = tenacity.Retrying(stop=tenacity.stop_after_attempt(3), wait=tenacity.wait_none())
@@ -223,6 +225,51 @@ def test_a_signal_ends_the_loop_after_the_present_transaction_and_gives_the_hand
         loop.run()
     assert loop.progress.transactions == 1
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def waits_for_more(loop: ExactlyOnce | AsyncExactlyOnce, consumer: Any) -> bool:
+    return loop.progress.records == 20 and consumer._core.member().polling
+
+
+@pytest.fixture
+def long_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A poll that nothing ends lasts for longer than a test waits."""
+    monkeypatch.setattr(work, "POLL_S", LONG_POLL - 1.0)
+
+
+@pytest.mark.usefixtures("long_polls")
+def test_a_loop_that_is_stopped_ends_a_poll_that_waits(kafka: FakeCluster) -> None:
+    with reader(kafka) as consumer, writer(kafka) as producer:
+        loop = ExactlyOnce(consumer, producer, doubled)
+        run_until(loop, lambda: waits_for_more(loop, consumer))  # it fails unless `run` returns in LIMIT_S
+
+
+@pytest.mark.usefixtures("long_polls")
+def test_an_async_loop_that_is_stopped_ends_a_poll_that_waits(kafka: FakeCluster) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(LIMIT_S), reader(kafka, AsyncConsumer) as consumer, writer(kafka, AsyncProducer) as producer:
+            loop = AsyncExactlyOnce(consumer, producer, doubled)
+            running = asyncio.ensure_future(loop.run())
+            while not waits_for_more(loop, consumer):
+                await asyncio.wait([running], timeout=0.01)
+            loop.stop()
+            await running
+
+    asyncio.run(run())
+
+
+def test_a_loop_that_is_stopped_does_not_wait_for_its_producer_id(kafka: FakeCluster) -> None:
+    with kafka.intercept(Delay(600), Api.INIT_PRODUCER_ID), reader(kafka) as consumer, writer(kafka, max_block_ms=600_000) as producer:
+        loop = ExactlyOnce(consumer, producer, doubled)
+        run_until(loop, lambda: producer._transaction_calls().state is TransactionState.INITIALIZING)
+    assert loop.progress.transactions == 0
+
+
+def test_a_producer_id_that_does_not_come_within_max_block_ends_the_loop(kafka: FakeCluster) -> None:
+    with (kafka.intercept(Delay(600), Api.INIT_PRODUCER_ID), reader(kafka) as consumer, writer(kafka, max_block_ms=100) as producer,
+          pytest.raises(KafkaTimeoutError) as raised):
+        ExactlyOnce(consumer, producer, doubled).run()
+    assert raised.value.__notes__ == ["ExactlyOnce has waited for 0.1 s, max_block_ms."]
 
 
 def test_a_loop_that_is_stopped_between_two_attempts_gives_no_record_up(kafka: FakeCluster) -> None:
