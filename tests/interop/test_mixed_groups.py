@@ -18,9 +18,7 @@ from tests.interop.librdkafka_members import CONFLUENTS, Aio, Confluent, Guest, 
 from tests.kafka import make_topic
 from tests.waiting import eventually
 
-# kafka-python leaves sockets to the garbage collector, and pytest would blame whichever test runs then. That ours leave
-# none is proved where no other client runs.
-pytestmark = [ON_ONE_BROKER, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+pytestmark = [ON_ONE_BROKER, pytest.mark.timeout(300)]
 
 PARTITIONS: Final = 6
 PAIRS: Final = [(guest, strategy) for guest in (Confluent, Python, Aio, Java) for strategy in guest.strategies]
