@@ -29,6 +29,8 @@ CONTROLLER: Final = "CONTROLLER"
 STARTS: Final = 3
 FORMAT_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
+TRAINING_STOP_TIMEOUT_S: Final = 180.0
+"""Writing the start-up archive takes seconds of CPU; on a machine with other work it took more than 30 s."""
 _PORT_TAKEN: Final = "Address already in use"
 _REFUSED: Final = "ConfigException"  # an invalid setting: a retry would fail again
 
@@ -124,8 +126,9 @@ class EmbeddedBroker:
     def trains(self) -> bool:
         return self._training is not None
 
-    def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Stop in order; kill after *timeout_s*."""
+    def terminate(self) -> None:
+        """Stop in order; kill after `STOP_TIMEOUT_S`, or `TRAINING_STOP_TIMEOUT_S`."""
+        timeout_s = TRAINING_STOP_TIMEOUT_S if self.trains else STOP_TIMEOUT_S
         if (process := self._process) is None:
             return
         process.send_signal(signal.SIGTERM)
