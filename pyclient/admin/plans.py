@@ -53,7 +53,8 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls):
 
         Set it before `alter_partition_reassignments`, end it when `list_partition_reassignments` is empty: like
         ``kafka-reassign-partitions.sh --throttle`` it sets ``leader.replication.throttled.rate`` and ``follower.…`` of
-        the brokers that run, and adds the replicas to ``….throttled.replicas`` of the topics.
+        the brokers that run, and adds the replicas to ``….throttled.replicas`` of the topics. The end removes these
+        rates, also ones that were set before.
 
         Raises:
             ClusterAuthorizationError, …: for a single resource; PartialFailureError: for several.

@@ -1,14 +1,15 @@
 """Records of partitions: their offsets, and deleting them."""
 from __future__ import annotations
 
+import asyncio
 import datetime
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from pyclient.admin.calls import AsyncCalls, BlockingCalls, outcomes
-from pyclient.admin.routing import by_leader
+from pyclient.admin.routing import ToLeader, by_leader
 from pyclient.client.facade_base import OPTION
-from pyclient.core.admin.records import delete_records_call, list_offsets_call
+from pyclient.core.admin.records import by_version, delete_records_call, list_offsets_call
 from pyclient.descriptions.offsets import ListedOffset, OffsetSpec
 from pyclient.records import TopicPartition
 
@@ -39,8 +40,8 @@ class AsyncRecordCalls(AsyncCalls):
 
     async def _listed(self, specs: Mapping[TopicPartition, int], isolation: int, limit: float | None) -> dict[TopicPartition, Any]:
         """The `ListedOffset`, None, or the `KafkaError` of each partition."""
-        return await by_leader(self._core, specs, lambda node, those, finish, deadline: list_offsets_call(
-            {tp: specs[tp] for tp in those}, node=node, isolation=isolation, finish=finish, deadline=deadline), limit, what="listing offsets")
+        parts = [by_leader(self._core, part, _listing(part, isolation), limit, what="listing offsets") for part in by_version(specs)]
+        return {tp: answer for part in await asyncio.gather(*parts) for tp, answer in part.items()}
 
     async def delete_records(self, before: Mapping[TopicPartition, int], *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
         """Delete the records before an offset of each partition (-1: all there are); returns the new first offsets.
@@ -74,6 +75,11 @@ class RecordCalls(BlockingCalls):
     def delete_records(self, before: Mapping[TopicPartition, int], *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
         """As `AsyncAdmin.delete_records`."""
         return self._call(lambda: self._admin.delete_records(before, timeout=timeout))
+
+
+def _listing(specs: Mapping[TopicPartition, int], isolation: int) -> ToLeader:
+    return lambda node, those, finish, deadline: list_offsets_call(
+        {tp: specs[tp] for tp in those}, node=node, isolation=isolation, finish=finish, deadline=deadline)
 
 
 def _partitions(given: object, example: str) -> dict[TopicPartition, Any]:

@@ -92,7 +92,7 @@ class VersionRange(NamedTuple):
 SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.PRODUCE: VersionRange(3, 13),
     Api.FETCH: VersionRange(4, 17),
-    Api.LIST_OFFSETS: VersionRange(1, 8),
+    Api.LIST_OFFSETS: VersionRange(1, 9),
     Api.METADATA: VersionRange(1, 13),
     Api.OFFSET_COMMIT: VersionRange(2, 9),
     Api.OFFSET_FETCH: VersionRange(1, 9),

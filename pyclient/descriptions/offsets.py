@@ -16,6 +16,8 @@ class OffsetSpec(enum.IntEnum):
     """Of the record with the largest timestamp (KIP-734; brokers since 3.0)."""
     EARLIEST_LOCAL = -4
     """Of the first record on the broker's own disk, with tiered storage (KIP-405; brokers since 3.4)."""
+    LATEST_TIERED = -5
+    """Of the last record that was copied to tiered storage (KIP-1005; brokers since 3.9); None without such storage."""
 
 
 class ListedOffset(NamedTuple):

@@ -29,11 +29,13 @@ def test_offsets_are_listed_by_spec_and_by_time(kafka_cluster: LocalCluster, top
         assert listed(OffsetSpec.LATEST) == ListedOffset(5, None, 0)
         assert listed(OffsetSpec.EARLIEST) == ListedOffset(0, None, 0)
         assert listed(OffsetSpec.EARLIEST_LOCAL) == ListedOffset(0, None, 0)
+        assert listed(OffsetSpec.LATEST_TIERED) is None
         assert listed(OffsetSpec.MAX_TIMESTAMP) == ListedOffset(4, WRITTEN_AT + 4, 0)
         assert listed(WRITTEN_AT + 2) == ListedOffset(2, WRITTEN_AT + 2, 0)
         assert listed(datetime.datetime.fromtimestamp((WRITTEN_AT + 3) / 1000, datetime.timezone.utc)) == ListedOffset(3, WRITTEN_AT + 3, 0)
         assert listed(WRITTEN_AT + 5) is None
         assert admin.list_offsets({full: OffsetSpec.LATEST, empty: OffsetSpec.LATEST}) == {full: ListedOffset(5, None, 0), empty: ListedOffset(0, None, 0)}
+        assert admin.list_offsets({full: OffsetSpec.EARLIEST, empty: OffsetSpec.MAX_TIMESTAMP}) == {full: ListedOffset(0, None, 0), empty: None}
 
 
 def test_records_before_an_offset_are_deleted_and_each_partition_has_its_own_outcome(kafka_cluster: LocalCluster, topic: str) -> None:

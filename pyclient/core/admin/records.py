@@ -13,8 +13,16 @@ from pyclient.records import NO_LEADER_EPOCH, TopicPartition
 
 CONSUMER_ID: Final = -1
 NO_OFFSET: Final = -1
-SINCE: Final[Mapping[int, int]] = {OffsetSpec.MAX_TIMESTAMP: 7, OffsetSpec.EARLIEST_LOCAL: 8}
+SINCE: Final[Mapping[int, int]] = {OffsetSpec.MAX_TIMESTAMP: 7, OffsetSpec.EARLIEST_LOCAL: 8, OffsetSpec.LATEST_TIERED: 9}
 """The version of ListOffsets that first has it."""
+
+
+def by_version(specs: Mapping[TopicPartition, int]) -> list[dict[TopicPartition, int]]:
+    """The partitions that one request may ask for together: an older broker refuses only what it does not have."""
+    parts: dict[int, dict[TopicPartition, int]] = {}
+    for tp, spec in specs.items():
+        parts.setdefault(SINCE.get(spec, 0), {})[tp] = spec
+    return list(parts.values())
 
 
 def list_offsets_call(specs: Mapping[TopicPartition, int], *, node: int, isolation: int, finish: Finish, deadline: float | None) -> Call:

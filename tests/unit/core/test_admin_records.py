@@ -8,7 +8,7 @@ import pytest
 
 from pyclient.admin import ListedOffset, OffsetSpec
 from pyclient.codec.apis import Api
-from pyclient.core.admin.records import delete_records_call, list_offsets_call
+from pyclient.core.admin.records import by_version, delete_records_call, list_offsets_call
 from pyclient.core.calls import Broker, Call, Done
 from pyclient.errors import NotLeaderOrFollowerError, OffsetOutOfRangeError
 from pyclient.records import TopicPartition
@@ -37,12 +37,17 @@ def test_listing_names_each_partition_once_in_every_version(version: int) -> Non
     assert getattr(read, "isolation_level", 1) == 1
 
 
-@pytest.mark.parametrize(("spec", "least"), [(OffsetSpec.MAX_TIMESTAMP, 7), (OffsetSpec.EARLIEST_LOCAL, 8)])
+@pytest.mark.parametrize(("spec", "least"), [(OffsetSpec.MAX_TIMESTAMP, 7), (OffsetSpec.EARLIEST_LOCAL, 8), (OffsetSpec.LATEST_TIERED, 9)])
 def test_a_newer_spec_is_asked_only_of_brokers_that_have_it(spec: OffsetSpec, least: int) -> None:
-    limited = listing({ONE: spec, TWO: OffsetSpec.LATEST}).versions
+    limited = listing({ONE: spec}).versions
     assert limited is not None
     assert limited.low == least
     assert listing({ONE: 5}).versions is None
+
+
+def test_what_an_older_broker_does_not_have_is_asked_for_apart() -> None:
+    specs = {ONE: OffsetSpec.LATEST, TWO: OffsetSpec.MAX_TIMESTAMP, OTHER: 5}
+    assert by_version(specs) == [{ONE: OffsetSpec.LATEST, OTHER: 5}, {TWO: OffsetSpec.MAX_TIMESTAMP}]
 
 
 @pytest.mark.parametrize("version", [each for each in versions(Api.LIST_OFFSETS) if each >= 4])
