@@ -229,13 +229,22 @@ class Accumulator:
 
         A thread other than the loop's then calls ``on_ready``.
 
-        A batch that cannot be compressed fails with the cause and is released, like one that was dropped meanwhile.
+        A batch that cannot be compressed is released, like one that was dropped meanwhile, and fails with the cause. It
+        is counted before it fails: a transaction is never found settled without it.
         """
         sealed: SealedRecords = sealed_records(batch, self._codecs)
         with self._lock:
             self._batches.seal(batch, sealed)
+        if sealed.error is not None:
+            batch.result.fail(sealed.error)
         if sealed.interrupt is not None:
             raise sealed.interrupt
+
+    def give_up_unsealed(self, batch: Batch, error):
+        """Sealing the batch raised, so its state is unknown: count it and give it up, then fail it, in this order."""
+        with self._lock:
+            self._batches.give_up_unsealed(batch)
+        batch.result.fail(error)
 
     @cython.cfunc
     def _seal_all(self, detached: list) -> object:

@@ -38,6 +38,7 @@ cdef class PendingBatches:
     cdef list detach_older(self, double before)
     cdef Batch head(self, PartitionQueue queue)
     cdef object seal(self, Batch batch, SealedRecords sealed)
+    cdef object give_up_unsealed(self, Batch batch)
     cdef object unstamp(self, PartitionQueue queue)
     cdef object split(self, Batch batch, tuple halves, list results)
     cdef object drop(self, Batch batch)

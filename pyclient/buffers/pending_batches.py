@@ -173,12 +173,20 @@ class PendingBatches:
         """The batch may leave with its sealed records. One that failed or was dropped meanwhile is released."""
         batch._codec, batch.payload, batch._crc = sealed.codec, sealed.payload, sealed.crc
         batch._state = SEALED
-        self.seal_failures += 1 if sealed.failed else 0
-        if batch._dropped or sealed.failed:
+        self.seal_failures += 1 if sealed.error is not None else 0
+        if batch._dropped or sealed.error is not None:
             self.release(batch)
         elif sealed.payload is not sealed.records:
             self._memory.replace_buffer(batch, sealed.records)
         self._ready.add(batch.queue)
+
+    @cython.cfunc
+    def give_up_unsealed(self, batch: Batch) -> object:
+        """Sealing the batch raised: count and drop it. Nothing reads its buffer any more."""
+        self.seal_failures += 1
+        if batch._state == SEALING:
+            batch._state = SEALED
+        self.drop(batch)
 
     @cython.cfunc
     def unstamp(self, queue: PartitionQueue) -> object:

@@ -10,7 +10,7 @@ cdef class SealedRecords:
     cdef object payload      # the bytes to send: compressed, or *records*
     cdef object codec        # of *payload*
     cdef object crc          # of *payload*
-    cdef bint failed         # the batch has failed; there is nothing to send
+    cdef object error        # why there is nothing to send, or None
     cdef object interrupt    # the exception to raise once the batch is sealed, or None
 
 

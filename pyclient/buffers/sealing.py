@@ -19,7 +19,7 @@ class SealedRecords:
 
 @cython.cfunc
 def sealed_records(batch: Batch, codecs: object) -> SealedRecords:
-    """Compress and checksum the records of *batch*. If they cannot be compressed, they fail with the cause.
+    """Compress and checksum the records of *batch*. If they cannot be compressed, the result has the error for them.
 
     After an interrupt (Ctrl-C) the records stay uncompressed: without a seal their partition would wait without end.
     """
@@ -28,8 +28,8 @@ def sealed_records(batch: Batch, codecs: object) -> SealedRecords:
     try:
         sealed.codec, sealed.payload = codecs.compressed(batch.queue.topic, sealed.records)
     except Exception as error:  # noqa: BLE001 no caller owns the batch any more: its records must get the error
-        batch.result.fail(codecs.failure(batch.queue.topic_partition, batch.count, error))
-        sealed.codec, sealed.payload, sealed.failed = Compression.NONE, sealed.records, True
+        sealed.error = codecs.failure(batch.queue.topic_partition, batch.count, error)
+        sealed.codec, sealed.payload = Compression.NONE, sealed.records
     except BaseException as interrupt:  # noqa: BLE001 the caller raises it, after the batch is sealed
         sealed.codec, sealed.payload, sealed.interrupt = Compression.NONE, sealed.records, interrupt
     sealed.crc = crc32c(sealed.payload)

@@ -268,9 +268,7 @@ class ProducerCore(ClientCore):
         except Exception as error:  # noqa: BLE001 MemoryError or a defect of a codec: the records must fail, not wait forever
             _log.exception("sealing %r failed", batch)
             failed = KafkaError(f"the batch could not be compressed: {error!r}", topic_partition=batch.queue.topic_partition)
-            if self.transactions is not None and self.loop is not None:
-                self.loop.call_soon_threadsafe(self.transactions.batch_failed, failed)
-            batch.result.fail(failed)
+            self.accumulator.give_up_unsealed(batch, failed)
         finally:
             self.accumulator.on_ready()
 

@@ -21,6 +21,7 @@ from pyclient.codec.batches import read_batches
 from pyclient.codec.compression import Compression
 from pyclient.codec.encode import HEADER_SIZE, encode_headers
 from pyclient.errors import BufferExhaustedError, ClientClosedError, KafkaError, RecordTooLargeError
+from pyclient.records import TopicPartition
 from tests.unit.buffers.accumulators import WALL_MS, Clock, accumulator, add_waiter
 
 LINGER = 0.005
@@ -673,6 +674,52 @@ def test_P07_a_batch_dropped_while_it_is_sealed_keeps_its_buffer_until_it_is_sea
     later = drain(buffers, queue)
     assert later is not None
     assert decoded(later) == [(WALL_MS, None, b"later", [])]
+
+
+class CountsBeforeFailures(Observer):
+    """Notes how many batches counted as unsealed, and whether any was left, when records failed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[int, object]] = []
+        self.buffers: Accumulator | None = None
+
+    def failed(self, tp: TopicPartition, count: int, error: KafkaError) -> int:
+        assert self.buffers is not None
+        self.found.append((self.buffers.seal_failures, self.buffers.oldest()))
+        return super().failed(tp, count, error)
+
+
+def test_a_batch_that_cannot_be_compressed_counts_before_its_records_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that finds every record settled between the two would leave these records out of its transaction."""
+    def broken(*args: object) -> bytes:
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(topic_compression, "compress", broken)
+    observer = CountsBeforeFailures()
+    observer.buffers = buffers = accumulator(Clock(), compression=Compression.ZSTD, observer=observer)
+    put(buffers)
+    buffers.flush_open()
+    drain(buffers, topic_of(buffers).queues[0])
+    assert observer.found == [(1, None)]
+
+
+def test_a_batch_whose_sealing_raised_is_given_up_and_counts_before_its_records_fail() -> None:
+    observer = CountsBeforeFailures()
+    observer.buffers = buffers = accumulator(Clock(), compression=Compression.ZSTD, observer=observer)
+    delivery = put(buffers)
+    assert delivery is not None
+    buffers.flush_open()
+    queue = topic_of(buffers).queues[0]
+    batch = buffers.head(queue)
+    assert batch is not None
+    assert batch.state is BatchState.SEALING
+    buffers.give_up_unsealed(batch, KafkaError("sealing raised"))
+    with pytest.raises(KafkaError, match="sealing raised"):
+        delivery.result(0)
+    assert observer.found == [(1, None)]
+    assert buffers.pool.used == 0
+    assert buffers.head(queue) is None
 
 
 def test_records_that_cannot_be_compressed_fail_and_block_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
