@@ -124,8 +124,6 @@ JAVA: Final[Mapping[str, Row]] = {
     "internal.leave.group.on.close": _INTERNAL,
     "internal.auto.downgrade.txn.commit": _INTERNAL,
     "internal.throw.on.fetch.stable.offset.unsupported": _INTERNAL,
-    "config.providers": ByValue(
-        {"": Ignored("it is empty, so nothing is looked up")}, Refused("put the real values in: no ${provider:…} is looked up here")),
     "security.providers": _JAVA,
     "ssl.provider": _JAVA,
     "ssl.keymanager.algorithm": _JAVA,

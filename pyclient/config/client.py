@@ -8,7 +8,7 @@ from tenacity.wait import wait_base
 
 from pyclient.config.addresses import Address
 from pyclient.config.declaration import NotYet, Rule, option
-from pyclient.config.kinds import INT16_MAX, INT64_MAX, Addresses, Anything, Bool, Choice, Int, Plugins, Text
+from pyclient.config.kinds import INT16_MAX, INT64_MAX, Addresses, Anything, Bool, Choice, Int, Names, Plugins, Text
 from pyclient.config.security import SecurityConfig
 
 NOT_YET = (
@@ -82,6 +82,13 @@ class ClientConfig(SecurityConfig):
     client_dns_lookup: str = option(
         "2.1", "use_all_dns_ips", Choice(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
         "Try every address of a host name, or first replace bootstrap names by their canonical names (Kerberos).")
+
+    config_providers: tuple[str, ...] = option(
+        "4.2", (), Names(),
+        "Where values stand that are written ${provider:path:key}: file (Java's properties), directory (a file each), env. "
+        "config.providers.file.class names the kind of a provider with another name; config.providers.file.param.allowed.paths, "
+        "of env param.allowlist.pattern, limit it.",
+        importance="low")
 
     request_timeout_ms: int = option(
         "0.9", 30_000, Int(), "Longest wait for the answer to one request; after that its connection is closed.")

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 import attrs
 
 from pyclient.config.kinds import Kind, holds_pem
+from pyclient.config.providers import provided
 from pyclient.errors import ConfigurationError, UnknownOptionError, UnsupportedFeatureError
 from pyclient.foreign_calls import habit
 from pyclient.foreign_options import settle
@@ -53,6 +54,8 @@ class Option:
             value = self.default
         if value is None:
             return None
+        if isinstance(value, Secret) and not self.secret:
+            value = str(value)  # from a config provider
         try:
             converted = self.kind.convert(value)
         except ValueError as error:
@@ -157,7 +160,8 @@ class Config:
             raise ConfigurationError(
                 f"expected a mapping of options as first argument, got {type(config).__name__}: pass options by name, as in bootstrap_servers=…"
                 f"{'; ' + habit('topic_first') if cls.ROLE == 'consumer' else ''}")
-        values: dict[str, Any] = {**_named(cls, config or {}), **_named(cls, options or {})}
+        file, keywords = provided(config or {}, options or {})
+        values: dict[str, Any] = {**_named(cls, file), **_named(cls, keywords)}
         return cls(**values, given=frozenset(values))
 
     @classmethod
