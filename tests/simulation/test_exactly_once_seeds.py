@@ -2,36 +2,31 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 
 import pytest
 
-from tests.simulation.exactly_once_world import ENDINGS, INPUTS, Chain
+from pyclient.testing.simulation.chains import run_chain_seed
+from pyclient.testing.simulation.invariants import TRANSACTIONS
+from pyclient.testing.simulation.sweep import Summary, sweep
 
 pytestmark = pytest.mark.timeout(3600)
 
 SEEDS = range(1, int(os.environ.get("PYCLIENT_EXACTLY_ONCE_SEEDS", "20")) + 1)
-FAULTS = 10
 
 
-def test_each_input_has_one_committed_output_in_every_seed() -> None:
-    wrong, lives, aborted, fenced = [], Counter[str](), 0, 0
-    for seed in SEEDS:
-        try:
-            found = Chain(seed).run(FAULTS)
-        except TimeoutError:
-            wrong.append(f"seed {seed}: not everything was processed")
-            continue
-        if found.outputs != Counter(range(INPUTS)) or found.open or found.surprises:
-            amiss = {value: found.outputs[value] for value in range(INPUTS) if found.outputs[value] != 1}
-            wrong.append(f"seed {seed}: {amiss} {found.open} {found.surprises}")
-        lives += found.lives
-        aborted, fenced = aborted + found.aborted, fenced + found.fenced
-    assert not wrong, "\n".join(wrong)
-    few = len(SEEDS) // 4
-    assert {ending: lives[ending] for ending in (*ENDINGS, "fails") if lives[ending] < few} == {}, "chains were spared too much"
-    assert min(aborted, fenced) >= few
+@pytest.fixture(scope="module")
+def swept() -> Summary:
+    return sweep(SEEDS, jobs=2, family=TRANSACTIONS)
+
+
+def test_each_input_has_one_committed_output_in_every_seed(swept: Summary) -> None:
+    assert swept.seeds == len(SEEDS)
+    assert not swept.broken, "\n".join(f"python -m pyclient.testing.simulation --family {TRANSACTIONS} --seed {each.seed}  # {each.broken}" for each in swept.broken)
+
+
+def test_chains_are_not_spared(swept: Summary) -> None:
+    assert not swept.dishonest()
 
 
 def test_a_seed_gives_the_same_events_again() -> None:
-    assert Chain(3).run(FAULTS) == Chain(3).run(FAULTS)
+    assert run_chain_seed(3) == run_chain_seed(3)

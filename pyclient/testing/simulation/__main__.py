@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--seeds", type=_seeds, help="sweep these: FIRST..LAST")
     what.add_argument("--soak", type=int, nargs="?", const=int(time.time()), metavar="FIRST", help="run new seeds until Ctrl-C (from the clock's)")
     parser.add_argument("--scenario", choices=SCENARIOS, help="run this one, with --seed N (1)")
-    parser.add_argument("--family", choices=FAMILIES, default=ALONE, help="consumers with all partitions each (alone), or members of one group (groups)")
+    parser.add_argument("--family", choices=FAMILIES, default=ALONE, help="consumers with all partitions each (alone), members of one group (groups), or workers that process exactly once (transactions)")
     parser.add_argument("--jobs", type=int, help="processes (one per core)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what the sweep counted")
     parser.add_argument("--stop-at", type=int, metavar="N", help="stop after so many broken seeds")

@@ -63,6 +63,8 @@ ALONE: Final = "alone"
 """Runs whose consumers have a group each, with all partitions."""
 GROUPS: Final = "groups"
 """Runs whose consumers share one group."""
+TRANSACTIONS: Final = "transactions"
+"""Chains of workers that process exactly once."""
 HANGS: Final = "hangs"
 """Runs in which nothing is wrong but brokers that hang."""
 

@@ -111,7 +111,7 @@ class Run:
     def go(self) -> Outcome:
         """Run the seed."""
         broken: InvariantError | None = None
-        with _collector_off(), _errors_to(self.facts.errors), _observed(self.transitions):
+        with collector_off(), errors_to(self.facts.errors), observed(self.transitions):
             try:
                 self.world.run(self._simulate())
                 self._check_leftovers()
@@ -349,7 +349,7 @@ def _belongs_to_a_broker(task: asyncio.Task[Any]) -> bool:
 
 
 @contextlib.contextmanager
-def _collector_off() -> Iterator[None]:
+def collector_off() -> Iterator[None]:
     """Garbage collection must not depend on what the process did before."""
     enabled = gc.isenabled()
     gc.disable()
@@ -361,7 +361,7 @@ def _collector_off() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _observed(taken: Counter[tuple[str, str, str]]) -> Iterator[None]:
+def observed(taken: Counter[tuple[str, str, str]]) -> Iterator[None]:
     """Count the rows of the state tables that are taken."""
     def watch(name: str) -> Any:
         def count(state: enum.Enum, event: enum.Enum) -> None:
@@ -394,7 +394,7 @@ def _shows_a_defect(record: logging.LogRecord) -> bool:
 
 
 @contextlib.contextmanager
-def _errors_to(errors: list[str]) -> Iterator[None]:
+def errors_to(errors: list[str]) -> Iterator[None]:
     logger, handler = logging.getLogger("pyclient"), _Errors(errors)
     propagate, level = logger.propagate, logger.level
     logger.addHandler(handler)

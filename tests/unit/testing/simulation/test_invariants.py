@@ -14,7 +14,7 @@ from pyclient.errors import DisconnectError, IllegalTransitionError, KafkaTimeou
 from pyclient.records import TopicPartition
 from pyclient.testing.simulation.facts import Entry, Facts, Handed, Sent
 from pyclient.testing.simulation.invariants import INVARIANTS, RULES_OF_ALL, InvariantError, Judge
-from pyclient.testing.simulation.run import Run, _errors_to, run_seed
+from pyclient.testing.simulation.run import Run, errors_to, run_seed
 from pyclient.testing.simulation.workload import ProducingService
 from pyclient.testing.simulation.world import World
 from tests.distribution import ROOT
@@ -219,7 +219,7 @@ def test_a_run_leaves_logging_as_it_was(caplog: pytest.LogCaptureFixture) -> Non
     caplog.set_level(logging.INFO, "pyclient")
     logger = logging.getLogger("pyclient.core.fetching")
     assert logger.isEnabledFor(logging.INFO)
-    with _errors_to([]):
+    with errors_to([]):
         assert not logger.isEnabledFor(logging.INFO)
     assert logger.isEnabledFor(logging.INFO)
     assert logging.getLogger("pyclient").propagate
@@ -227,7 +227,7 @@ def test_a_run_leaves_logging_as_it_was(caplog: pytest.LogCaptureFixture) -> Non
 
 def test_a_defect_is_an_error_wherever_the_client_logs_it() -> None:
     logged: list[str] = []
-    with _errors_to(logged):
+    with errors_to(logged):
         logging.getLogger("pyclient.consumer.facade").warning("committing failed: %s", DisconnectError("gone"))
         logging.getLogger("pyclient.consumer.facade").warning("committing failed: %s", IllegalTransitionError("a", "b"))
     assert len(logged) == 1

@@ -1,19 +1,19 @@
 """Chains in a simulated world: workers read one topic, write another, and commit both in one transaction.
 
 Workers stop, crash in the middle of a transaction, are cut off for a while, or freeze and go on as zombies beside their
-successors, while faults strike brokers and connections. Whether each input has exactly one committed output is read
-from the cluster's logs.
+successors, while faults strike brokers and connections. Then, in calm, more inputs come. Whether each input has exactly
+one committed output is read from the cluster's logs.
 """
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
-import attrs
 import tenacity
 
 from pyclient import AsyncConsumer, AsyncProducer, Record
@@ -21,19 +21,33 @@ from pyclient.codec.apis import Api
 from pyclient.codec.batches import read_batches
 from pyclient.errors import KafkaError
 from pyclient.processing import AsyncExactlyOnce, Output
-from pyclient.testing import Fail, World
+from pyclient.testing.fake.control import Fail
 from pyclient.testing.fake.model.coordinator import Coordinator
 from pyclient.testing.fake.model.partition import Partition
 from pyclient.testing.fake.model.request import Request
+from pyclient.testing.simulation.chain_invariants import RULES_OF_CHAINS, Books
+from pyclient.testing.simulation.facts import Facts
+from pyclient.testing.simulation.faults import FOR_SERVICES, KINDS, Fault, Strike
+from pyclient.testing.simulation.invariants import InvariantError, Judge
+from pyclient.testing.simulation.loop import BusyLoopError, SimulationStuckError
 from pyclient.testing.simulation.network import Cut
+from pyclient.testing.simulation.run import Outcome, collector_off, errors_to, observed
+from pyclient.testing.simulation.world import World
 
+FAULTS: Final = 10
 INPUTS: Final = 120
+LATE_INPUTS: Final = 30
+"""Written when everything before is processed and the last fault is long over."""
 PARTITIONS: Final = 3
 SLOTS: Final = 3
 GROUP: Final = "workers"
 ONCE: Final = tenacity.Retrying(stop=tenacity.stop_after_attempt(1))
 ENDINGS: Final = ("stops", "crashes", "freezes", "naps")
+HAPPENS: Final = (*ENDINGS, "fails", "aborts", "is fenced")
+"""What happens to workers; each counts as a fault that hit."""
 FAULTS_END_S: Final = 30.0
+CALM_S: Final = 80.0
+"""When the late inputs come: sessions and transactions of the last zombies have ended."""
 LONGEST_S: Final = 300.0
 """In virtual time: long after the last fault everything must be processed."""
 TRANSACTION_S: Final = 20.0
@@ -42,6 +56,11 @@ FAILING: Final = 0.01
 REFUSED: Final = 0.03
 """Share of offset commits that are refused, as of a member that the group does not know."""
 UNKNOWN_MEMBER_ID: Final = 25
+MEMBERS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "classic": {"session_timeout_ms": 6000}, "cooperative": {"session_timeout_ms": 6000, "assignors": ["cooperative-sticky"]},
+    "consumer": {"group_protocol": "consumer"},
+}
+"""The options of workers by the protocol of their group."""
 MOVES: Final = 4
 """How often the coordinator of a transactional id moves."""
 CONFIG: Final = {
@@ -49,48 +68,84 @@ CONFIG: Final = {
 }
 
 
-@attrs.define
-class Outcome:
-    """How a seed ended."""
-
-    digest: str
-    outputs: Counter[int]
-    open: list[str]
-    """Partitions with a transaction that has not ended."""
-    lives: Counter[str] = attrs.field(factory=Counter)
-    aborted: int = 0
-    fenced: int = 0
-    surprises: list[str] = attrs.field(factory=list)
-    """Errors that no worker may get."""
-
-
 class Chain:
     """One seed."""
 
-    def __init__(self, seed: int) -> None:
+    KINDS: Sequence[str] = FOR_SERVICES
+
+    def __init__(self, seed: int, faults: Sequence[Fault] | None = None) -> None:
         random = Random(f"{seed}/chain")
         self._random = random
-        self._settings = {**CONFIG, "coordinator_load_ms": random.choice((0, 300)), "transaction_marker_ms": random.choice((0, 0, 30, 300))}
-        self._protocol = random.choice(("classic", "consumer"))
-        self.world = World(seed, config=self._settings, features={"transaction.version": random.choice((1, 2))})
-        self.outcome = Outcome("", Counter(), [])
+        settings = {**CONFIG, "coordinator_load_ms": random.choice((0, 300)), "transaction_marker_ms": random.choice((0, 0, 30, 300))}
+        self._protocol = random.choice(("classic", "cooperative", "consumer"))
+        self.world = World(seed, config=settings, features={"transaction.version": transaction_version(seed)})
+        self.faults = list(self.world.plan(FAULTS, end=FAULTS_END_S) if faults is None else faults)
+        self.books = Books(expected=INPUTS + LATE_INPUTS, workers=SLOTS)
+        self.judge = Judge(self.world, Facts(), RULES_OF_CHAINS)
+        self.hits: Counter[str] = Counter()
+        self.hit_in_flight = False
+        self.transitions: Counter[tuple[str, str, str]] = Counter()
+        self._requests = 0
+        self._aborted_before = 0
         self._loops: dict[str, AsyncExactlyOnce] = {}
+        self._open = 0  # records that are being transformed, within a transaction
 
-    def run(self, faults: int) -> Outcome:
+    def go(self) -> Outcome:
         """Process all inputs, or fail after `LONGEST_S`."""
-        with self.world as world:
-            world.strike(world.plan(faults, end=FAULTS_END_S))
-            for _ in range(MOVES if faults else 0):
-                world.loop.call_at(self._random.uniform(1.0, FAULTS_END_S), self._move, self._random.randrange(SLOTS), self._random.choice((1, 2, 3)))
-            if faults:
-                rule = world.control.intercept(self._refuses, api=Api.TXN_OFFSET_COMMIT)
-                world.loop.call_at(FAULTS_END_S, rule.remove)
-            world.run(self._live())
-            self.outcome.outputs = Counter(value for partition in self._partitions("out") for value in committed(partition))
-            self.outcome.open = [each.name for each in self._partitions("out") if each.log.last_stable != each.log.high_watermark]
-            self.outcome.aborted = sum(each.progress.aborted for each in self._loops.values())
-            self.outcome.digest = world.journal.digest
-        return self.outcome
+        broken: InvariantError | None = None
+        with collector_off(), errors_to(self.books.errors), observed(self.transitions):
+            try:
+                self._schedule()
+                self.world.run(self._live())
+                self._fill_books()
+                self.judge.after("chain end", self.books)
+            except InvariantError as found:
+                broken = found
+            except BusyLoopError as found:
+                broken = InvariantError("S02 no_loop_is_busy", str(found))
+            except (SimulationStuckError, TimeoutError) as found:
+                broken = InvariantError("S09 no_call_waits_forever", str(found) or f"not everything was processed after {LONGEST_S} s")
+            except Exception as found:  # noqa: BLE001 whatever ends a run is its finding
+                broken = InvariantError("S10 users_see_no_other_error", "".join(traceback.format_exception(found)))
+            with contextlib.suppress(BaseException):
+                self.world.close()
+        return self._outcome(broken)
+
+    def _schedule(self) -> None:
+        loop, end = self.world.loop, max((each.over for each in self.faults), default=0.0)
+        for fault in self.faults:
+            loop.call_at(fault.at, KINDS[fault.kind], Strike(self.world, fault, self._on_hit))
+        loop.call_at(end, self.world.network.reset_half_open)
+        self.world.kafka.listeners.append(self._on_event)
+        if self.faults:
+            for _ in range(MOVES):
+                loop.call_at(self._random.uniform(1.0, FAULTS_END_S), self._move, self._random.randrange(SLOTS), self._random.choice((1, 2, 3)))
+            loop.call_at(FAULTS_END_S, self.world.control.intercept(self._refuses, api=Api.TXN_OFFSET_COMMIT).remove)
+
+    def _on_event(self, event: str, _facts: object) -> None:
+        self._requests += event == "request"
+
+    def _on_hit(self, fault: Fault, _what: str) -> None:
+        self.hits[fault.kind] += 1
+        self.hit_in_flight = self.hit_in_flight or bool(self._open)
+
+    def _aborted(self) -> int:
+        return sum(each.progress.aborted for each in self._loops.values())
+
+    def _fill_books(self) -> None:
+        books = self.books
+        books.outputs = Counter(value for partition in self._partitions("out") for value in committed(partition))
+        books.open = [each.name for each in self._partitions("out") if each.log.last_stable != each.log.high_watermark]
+        self.hits["aborts"] = self._aborted()
+
+    def _outcome(self, broken: InvariantError | None) -> Outcome:
+        books, journal = self.books, self.world.journal
+        return Outcome(
+            seed=self.world.seed, digest=journal.digest, broken=str(broken) if broken else None, invariant=broken.invariant if broken else None,
+            timeline=journal.timeline() if broken else "", faults=self.faults, hits=dict(self.hits), hit_in_flight=self.hit_in_flight,
+            evaluated=dict(self.judge.evaluated), transitions=dict(self.transitions), sent=books.expected, acked=sum(books.outputs.values()), failed=0,
+            consumed=sum(each.progress.records for each in self._loops.values()), requests=self._requests, turns=self.world.loop.turns,
+            virtual_s=self.world.loop.time())
 
     def _refuses(self, _request: Request) -> Fail | None:
         return Fail(UNKNOWN_MEMBER_ID) if self._random.random() < REFUSED else None
@@ -115,6 +170,7 @@ class Chain:
                 tasks.create_task(self._slot(slot, done))
             self.world.kafka.listeners.append(lambda event, _facts: done.set() if event == "committed" and self._all_is_committed() else None)
             await done.wait()
+        self.books.calm_aborted = self._aborted() - self._aborted_before
         await asyncio.sleep(TRANSACTION_S + 2.0)  # what zombies left open is aborted by then
 
     async def _write_inputs(self) -> None:
@@ -124,11 +180,16 @@ class Chain:
             for number in range(INPUTS):
                 await producer.send("in", b"%d" % number, partition=number % PARTITIONS)
                 await asyncio.sleep(self._random.uniform(0.0, 0.4))
+            await asyncio.sleep(max(0.0, CALM_S - self.world.loop.time()))
+            self._aborted_before = self._aborted()
+            for number in range(INPUTS, INPUTS + LATE_INPUTS):
+                await producer.send("in", b"%d" % number, partition=number % PARTITIONS)
+                await asyncio.sleep(self._random.uniform(0.0, 0.4))
 
     def _all_is_committed(self) -> bool:
         group = self.world.kafka.part(Coordinator).groups.get(GROUP)
         offsets = group.offsets if group is not None else {}
-        return sum(offsets["in", number].offset if ("in", number) in offsets else 0 for number in range(PARTITIONS)) == INPUTS
+        return sum(offsets["in", number].offset if ("in", number) in offsets else 0 for number in range(PARTITIONS)) == INPUTS + LATE_INPUTS
 
     async def _slot(self, slot: int, done: asyncio.Event) -> None:
         """One transactional id: workers one after the other, the last until all is done; then zombies end, too."""
@@ -153,7 +214,7 @@ class Chain:
         while True:
             await self._until(worker, done, random.uniform(1.0, 12.0) if self.world.loop.time() < FAULTS_END_S else LONGEST_S)
             ending = random.choice(ENDINGS) if not worker.done() and not done.is_set() else "ends"
-            self.outcome.lives[ending] += 1
+            self.hits[ending] += ending != "ends"
             if ending != "naps":
                 return ending
             for _ in range(random.randint(15, 40)):  # new connections are half-open, too
@@ -179,7 +240,7 @@ class Chain:
 
     async def _work(self, name: str, slot: int) -> None:
         options: dict[str, Any] = {"bootstrap_servers": self.world.bootstrap_servers, "client_id": name, "request_timeout_ms": 2000}
-        member = {"group_protocol": "consumer"} if self._protocol == "consumer" else {"session_timeout_ms": 6000}
+        member = MEMBERS[self._protocol]
         with self.world.inside(name):
             consumer = AsyncConsumer(topics=["in"], group_id=GROUP, enable_auto_commit=False, isolation_level="read_committed", auto_offset_reset="earliest",
                                      max_poll_records=5, max_poll_interval_ms=10_000, **member, **options)
@@ -189,15 +250,19 @@ class Chain:
                 self._loops[name] = AsyncExactlyOnce(consumer, producer, self._transform, retry=ONCE)
                 await self._loops[name].run()
         except FailedError:
-            self.outcome.lives["fails"] += 1
+            self.hits["fails"] += 1
         except KafkaError as error:
-            self.outcome.fenced += error.fatal
+            self.hits["is fenced"] += error.fatal
         except Exception as error:  # noqa: BLE001  # whatever else comes is a finding
-            self.outcome.surprises.append(f"{name}: {error!r}")
+            self.books.surprises.append(f"{name}: {error!r}")
 
     async def _transform(self, record: Record) -> Output:
         """The input's number, to the partition that it chooses."""
-        await asyncio.sleep(self._random.uniform(0.0, 0.1))
+        self._open += 1
+        try:
+            await asyncio.sleep(self._random.uniform(0.0, 0.1))
+        finally:
+            self._open -= 1
         if self._random.random() < FAILING and self.world.loop.time() < FAULTS_END_S:
             raise FailedError
         return Output("out", record.value, partition=int(record.value or b"0") % 2)
@@ -225,3 +290,13 @@ def committed(partition: Partition) -> Iterator[int]:
             yield from values if batch.marker().commits else ()
         else:
             pending.setdefault(batch.producer_id, []).extend(int(record.value or b"") for each in read_batches(batch.data) for record in each.records("", 0))
+
+
+def transaction_version(seed: int) -> int:
+    """Which protocol of transactions its cluster has."""
+    return Random(f"{seed}/transaction.version").choice((1, 2))
+
+
+def run_chain_seed(seed: int, faults: Sequence[Fault] | None = None) -> Outcome:
+    """Run a seed of a chain, as `run_seed` does."""
+    return Chain(seed, faults).go()
