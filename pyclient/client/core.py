@@ -79,6 +79,7 @@ class ClientCore:
                            Use.PRODUCE: getattr(config, "max_in_flight_requests_per_connection", UNANSWERED)},
             sockets=SocketOptions(config.send_buffer_bytes, config.receive_buffer_bytes),
             security=Security.of(config, self.environment, self.random),
+            canonical_bootstrap=config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only",
         )
         # Bootstrap addresses are nodes with negative ids, until metadata brings the brokers' own ids.
         bootstrap = [Node(-2 - at, address.host, address.port) for at, address in enumerate(config.bootstrap_servers)]

@@ -12,11 +12,6 @@ from pyclient.config.kinds import INT16_MAX, INT64_MAX, Addresses, Anything, Boo
 from pyclient.config.security import SecurityConfig
 
 NOT_YET = (
-    NotYet(
-        "client_dns_lookup",
-        lambda value: value != "use_all_dns_ips",
-        "Leave it out, and write the brokers' canonical names in bootstrap_servers.",
-    ),
     NotYet("metrics_recording_level", lambda value: value != "INFO", "Leave it out: there are only metrics of level INFO."),
     NotYet("metric_reporters", bool, "Until then read metrics() and export them yourself."),
     NotYet(
@@ -81,7 +76,8 @@ class ClientConfig(SecurityConfig):
         "0.8", "", Text(longest=INT16_MAX), "Name of this client in broker logs, quotas and metrics; empty: a generated name.")
     client_dns_lookup: str = option(
         "2.1", "use_all_dns_ips", Choice(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
-        "Try every address of a host name, or first replace bootstrap names by their canonical names (Kerberos).")
+        "Every address of a host name is tried. resolve_canonical_bootstrap_servers_only: TLS and logins (Kerberos) also know bootstrap servers by the "
+        "canonical name of each address, not by the name in bootstrap_servers.")
 
     config_providers: tuple[str, ...] = option(
         "4.2", (), Names(),

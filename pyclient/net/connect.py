@@ -38,14 +38,17 @@ class ConnectAttempt:
 
     *timeout* limits all of it, *answer_timeout* the time from a connected socket to the answer to ApiVersions.
     *unverified*: no broker has accepted the client yet, so ``security_protocol`` may be wrong. *check_login*: the
-    listener may require a login.
+    listener may require a login. *canonical*: TLS and logins use the canonical name of each address in place of the
+    host (``client_dns_lookup``).
     """
 
     def __init__(self, address: Address, network: Network, sockets: SocketOptions, *, first_address: int, timeout: float, answer_timeout: float = float("inf"),
                  make_connection: Callable[[Endpoint], Connection], start: Callable[[Coroutine[Any, Any, Connection]], asyncio.Task[Connection]],
                  discard: Callable[[Connection], None], security: Security = UNPROTECTED, unverified: bool = False,
-                 check_login: bool = False) -> None:
+                 check_login: bool = False, canonical: bool = False) -> None:
         self._address = address
+        self._canonical = canonical
+        self._names: dict[Endpoint, str] = {}
         self._network = network
         self._sockets = sockets
         self._first_address = first_address
@@ -87,8 +90,14 @@ class ConnectAttempt:
             raise DisconnectError(f"the name {host!r} cannot be resolved: {os_reason(error)}") from error
         if not endpoints:
             raise DisconnectError(f"the name {host!r} has no address")
+        if self._canonical:
+            self._names = {each: await self._network.canonical_name(each) for each in endpoints}
         first = self._first_address % len(endpoints)
         return endpoints[first:] + endpoints[:first]
+
+    def _host(self, endpoint: Endpoint) -> str:
+        """The name by which the broker at an address is known to TLS and logins."""
+        return self._names.get(endpoint, self._address.host)
 
     async def _first_of(self, endpoints: list[Endpoint]) -> Connection:
         attempts = [functools.partial(self._try, endpoint) for endpoint in endpoints]
@@ -135,7 +144,7 @@ class ConnectAttempt:
             await self._introduce(endpoint, connection, newest)
             if self._sasl is not None:
                 self._note(endpoint, "connected, no answer to the login")
-                await connection.authenticate(self._sasl.login(self._address.host), self._timeout)
+                await connection.authenticate(self._sasl.login(self._host(endpoint)), self._timeout)
         except BaseException:
             if connection.state is not State.CONNECTING:
                 self._discard(connection)
@@ -170,7 +179,7 @@ class ConnectAttempt:
 
         try:
             async with limit:
-                await self._network.open(endpoint, lambda: connection, self._sockets, Tls(context, self._address.host, self._timeout, connected))
+                await self._network.open(endpoint, lambda: connection, self._sockets, Tls(context, self._host(endpoint), self._timeout, connected))
         except (OSError, ValueError) as error:
             if connection.state is State.CONNECTING:
                 raise
@@ -181,7 +190,7 @@ class ConnectAttempt:
     async def _handshake_failed(self, error: OSError | ValueError, connection: Connection, endpoint: Endpoint, context: ssl.SSLContext) -> KafkaError:
         """The error for users; if the cause is unclear, the listener is probed with a second connection."""
         names = await self._certificate_names(endpoint, context) if getattr(error, "verify_code", 0) in WRONG_HOST else ()
-        failure = handshake_failed(error, connection.label, host=self._address.host, names=names, has_identity=connection.has_identity)
+        failure = handshake_failed(error, connection.label, host=self._host(endpoint), names=names, has_identity=connection.has_identity)
         if (self._unverified and isinstance(failure, DisconnectError) and closed_without_reason(error)
                 and await self._answers_without_tls(endpoint)):
             return plaintext_listener(connection.label, error)
@@ -209,7 +218,7 @@ class ConnectAttempt:
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent after the handshake
-        tls = Tls(context, self._address.host, min(PROBE_S, self._timeout), _ignore)
+        tls = Tls(context, self._host(endpoint), min(PROBE_S, self._timeout), _ignore)
         try:
             async with asyncio.timeout(tls.timeout):
                 transport = await self._network.open(endpoint, asyncio.Protocol, self._sockets, tls)
@@ -227,7 +236,7 @@ class ConnectAttempt:
         unchecked = without_host_check(context)
         try:
             transport = await self._network.open(
-                endpoint, asyncio.Protocol, self._sockets, Tls(unchecked, self._address.host, self._timeout, _ignore))
+                endpoint, asyncio.Protocol, self._sockets, Tls(unchecked, self._host(endpoint), self._timeout, _ignore))
         except (OSError, ValueError) as error:
             _log.debug("the names in the certificate of %s cannot be read: %s", endpoint, error)
             return []

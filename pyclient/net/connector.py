@@ -32,8 +32,10 @@ class Connector:
 
     def __init__(self, network: Network, sockets: SocketOptions, security: Security, *, clock: Callable[[], float], request_timeout: float,
                  make_connection: MakeConnection, closing: ClosingConnections, failures: NodeFailures, metrics: RequestMetrics,
-                 on_change: Callable[[], None], on_refused: Callable[[AuthenticationError], None]) -> None:
+                 on_change: Callable[[], None], on_refused: Callable[[AuthenticationError], None],
+                 canonical_bootstrap: bool = False) -> None:
         self._network = network
+        self._canonical_bootstrap = canonical_bootstrap
         self._sockets = sockets
         self._security = security
         self._clock = clock
@@ -81,7 +83,8 @@ class Connector:
         return ConnectAttempt(
             node.address, self._network, self._sockets, first_address=node.first_address, timeout=node.reconnects.setup_timeout(),
             answer_timeout=self._request_timeout, make_connection=functools.partial(self._make_connection, node, use), start=functools.partial(self._start, node),
-            discard=self._discard, security=self._security, unverified=not self._accepted, check_login=check_login)
+            discard=self._discard, security=self._security, unverified=not self._accepted, check_login=check_login,
+            canonical=self._canonical_bootstrap and node.node.id < 0)
 
     async def _establish(self, node: NodeConnections, use: Use, attempt: ConnectAttempt) -> None:
         try:

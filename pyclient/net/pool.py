@@ -47,6 +47,8 @@ class PoolOptions:
     max_in_flight: Mapping[Use, int]
     sockets: SocketOptions
     security: Security = UNPROTECTED
+    canonical_bootstrap: bool = False
+    """Whether TLS and logins know bootstrap servers by their canonical names (``client_dns_lookup``)."""
 
 
 class ConnectionPool:
@@ -78,7 +80,7 @@ class ConnectionPool:
         self._connector = Connector(
             network, options.sockets, options.security, clock=clock, request_timeout=options.request_timeout,
             make_connection=self._make_connection, closing=self._closing, failures=self.failures, metrics=self._metrics,
-            on_change=on_change, on_refused=on_refused)
+            on_change=on_change, on_refused=on_refused, canonical_bootstrap=options.canonical_bootstrap)
         self._due: float | None = 0.0  # no deadline of a connection or node is earlier
         self._next_node_at: float | None = None  # when to connect to one more node for a request that any node can answer
         self._closed = False

@@ -45,7 +45,7 @@ class Tls(NamedTuple):
 
     context: ssl.SSLContext
     host: str
-    """The name that the broker's certificate must contain: the one in its address, not a resolved one."""
+    """The name that the broker's certificate must contain: the one in its address, or its canonical name."""
     timeout: float
     """Seconds that the handshake may take."""
     connected: Callable[[], None]
@@ -57,6 +57,9 @@ class Network(Protocol):
 
     async def resolve(self, host: str, port: int) -> list[Endpoint]:
         """Every address of *host*, in the resolver's order. Raises OSError."""
+
+    async def canonical_name(self, endpoint: Endpoint) -> str:
+        """The name of an address, by reverse look-up; without one the address itself."""
 
     async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions,
                    tls: Tls | None = None) -> asyncio.Transport:
@@ -103,6 +106,11 @@ class AsyncioNetwork:
         except socket.gaierror:
             found = await _in_a_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         return list(dict.fromkeys(Endpoint(family, address) for family, _, _, _, address in found))
+
+    async def canonical_name(self, endpoint: Endpoint) -> str:
+        """Call the system's resolver in a thread of its own."""
+        name, _ = await _in_a_thread(lambda: socket.getnameinfo(endpoint.address, socket.NI_NUMERICSERV))
+        return name
 
     async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions,
                    tls: Tls | None = None) -> asyncio.Transport:

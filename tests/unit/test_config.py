@@ -280,7 +280,6 @@ def test_the_defaults_keep_every_law(config: type[Config]) -> None:
         (ConsumerConfig, {"share_acknowledgement_mode": "explicit"}), (ConsumerConfig, {"share_acquire_mode": "record_limit"}),
         (ConsumerConfig, {"metric_reporters": "my.module:Reporter"}), (ConsumerConfig, {"enable_metrics_push": True}),
         (AdminConfig, {"bootstrap_controllers": "c:9093"}), (AdminConfig, {"metrics_recording_level": "DEBUG"}),
-        (AdminConfig, {"client_dns_lookup": "resolve_canonical_bootstrap_servers_only"}),
     ],
 )
 def test_asking_for_what_a_later_release_brings_raises_and_says_what_to_do(config: type[Config], settings: Mapping[str, object]) -> None:

@@ -397,6 +397,11 @@ class ClientNetwork:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [Endpoint(socket.AF_INET, (address, port)) for address in found]
 
+    async def canonical_name(self, endpoint: Endpoint) -> str:
+        """The first name of an address."""
+        address = endpoint.address[0]
+        return next((name for name, addresses in self._network.names.items() if address in addresses), address)
+
     async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions,
                    tls: Tls | None = None) -> asyncio.Transport:
         """Connect to the broker at this address."""

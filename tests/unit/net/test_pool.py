@@ -207,6 +207,26 @@ def test_a_bootstrap_connection_is_retired_once_the_brokers_are_known() -> None:
     run(test())
 
 
+def test_only_bootstrap_servers_get_canonical_names() -> None:
+    class Names(AsyncioNetwork):
+        asked = 0
+
+        async def canonical_name(self, endpoint: Endpoint) -> str:
+            self.asked += 1
+            return "broker-1.example"
+
+    async def test() -> None:
+        names = Names()
+        async with (Peer(broker) as bootstrap, Peer(broker) as node,
+                    rig(("127.0.0.1", bootstrap.port), network=names, canonical_bootstrap=True) as here):
+            assert await here.node() == BOOTSTRAP
+            here.connections.update_nodes({1: at(node)})
+            await here.slots(1)
+            assert names.asked == 1
+
+    run(test())
+
+
 def test_a_request_for_a_node_without_a_connection_was_certainly_not_sent() -> None:
     async def test() -> None:
         async with rig() as here:

@@ -86,7 +86,7 @@ class Client:
     """One attempt, and its connections."""
 
     def __init__(self, address: str, *, timeout: float = SET_UP_S, answer_timeout: float = SET_UP_S, tls: bool = True, network: AsyncioNetwork | None = None,
-                 sockets: SocketOptions | None = None, **options: Any) -> None:
+                 sockets: SocketOptions | None = None, canonical: bool = False, **options: Any) -> None:
         self.connections: list[Connection] = []
         self.lost: list[KafkaError] = []
         self.changes = asyncio.Event()
@@ -94,7 +94,7 @@ class Client:
         contexts = TlsContexts(ProducerConfig.parse({"bootstrap_servers": address, "security_protocol": "SSL", **given}), Environment()) if tls else None
         self.attempt = ConnectAttempt(
             parse_addresses(address)[0], network or AsyncioNetwork(), sockets or SocketOptions(), first_address=0, timeout=timeout,
-            answer_timeout=answer_timeout, make_connection=self._make, start=lambda work: asyncio.get_running_loop().create_task(work), discard=self._give_up, security=Security(contexts), unverified=True)
+            answer_timeout=answer_timeout, make_connection=self._make, start=lambda work: asyncio.get_running_loop().create_task(work), discard=self._give_up, security=Security(contexts), unverified=True, canonical=canonical)
 
     def _make(self, _endpoint: Endpoint) -> Connection:
         self.connections.append(Connection(
@@ -182,6 +182,32 @@ def test_the_host_name_is_checked_not_the_address_it_resolves_to(run: Runs) -> N
                 (await client.ready()).close(DisconnectError("the test is over"))
                 await client.all_gone()
             assert "not for 127.0.0.1: it is for kafka.example" in str(await Client(peer.address).failure())
+
+    run(steps())
+
+
+def test_a_bootstrap_server_may_be_known_by_the_canonical_name_of_its_address(run: Runs) -> None:
+    class Names(AsyncioNetwork):
+        async def resolve(self, host: str, port: int) -> list[Endpoint]:
+            return [Endpoint(socket.AF_INET, ("127.0.0.1", port))]
+
+        async def canonical_name(self, endpoint: Endpoint) -> str:
+            return "broker-1.example"
+
+    async def steps() -> None:
+        async with Peer(broker, tls=authority().server_context("broker-1.example")) as peer:
+            client = Client(f"kafka.example:{peer.port}", network=Names(), canonical=True)
+            (await client.ready()).close(DisconnectError("the test is over"))
+            await client.all_gone()
+            assert "not for kafka.example" in str(await Client(f"kafka.example:{peer.port}", network=Names()).failure())
+
+    run(steps())
+
+
+def test_the_canonical_name_is_that_of_the_systems_resolver(run: Runs) -> None:
+    async def steps() -> None:
+        here = ("127.0.0.1", 9092)
+        assert await AsyncioNetwork().canonical_name(Endpoint(socket.AF_INET, here)) == socket.getnameinfo(here, 0)[0]
 
     run(steps())
 
