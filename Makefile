@@ -52,10 +52,11 @@ nightly: ## everything: test-all, proof, and every test of brokers on brokers in
 	@$(MAKE) -k test-all proof
 	@$(MAKE) test-containers TESTS="tests/broker tests/containers"
 
-proof: setup ## what takes hours: mutants, 2,000 + 1,000 seeds of the simulation, every byte of logins, 500 of threads
+proof: setup ## what takes hours: mutants, 2,000 + 1,000 + 2,000 seeds of the simulation, every byte of logins, 500 of threads
 	@mkdir -p $(JUNIT)
 	@$(PYTEST) -m proof -s --junitxml=$(JUNIT)/proof.xml tests/simulation $(ARGS)
-	@PYCLIENT_SIMULATION_SEEDS=2000 PYCLIENT_SIMULATION_GROUP_SEEDS=1000 $(PYTEST) tests/simulation/test_seeds.py
+	@PYCLIENT_SIMULATION_SEEDS=2000 PYCLIENT_SIMULATION_GROUP_SEEDS=1000 PYCLIENT_EXACTLY_ONCE_SEEDS=2000 \
+		$(PYTEST) tests/simulation/test_seeds.py tests/simulation/test_exactly_once_seeds.py
 	@PYCLIENT_EVERY_BYTE=1 $(PYTEST) -o timeout=3600 $(AT_ONCE) tests/simulation/test_broken_logins.py tests/unit/testing/simulation/test_tls_world.py
 	@$(MAKE) threads-long
 
@@ -71,7 +72,7 @@ soak: setup ## simulate new seeds until Ctrl-C, past those that break; SEEDS=7 b
 durability: setup jars ## three brokers and workers killed, frozen and restarted under load; FOR=60 RATE=22000 INPUTS=100000 FAULTS=9 SEED=7
 	@PYCLIENT_DURABILITY_SECONDS=$${FOR:-60} PYCLIENT_DURABILITY_RATE=$${RATE:-22000} PYCLIENT_DURABILITY_FAULTS=$${FAULTS:-9} \
 		PYCLIENT_DURABILITY_INPUTS=$${INPUTS:-100000} PYCLIENT_DURABILITY_SEED=$${SEED:-1} \
-		$(PYTEST) -s $(addprefix tests/broker/durability/,test_three_brokers.py test_groups_of_readers.py test_exactly_once.py) $(ARGS)
+		$(PYTEST) -s -m "proof or not proof" $(addprefix tests/broker/durability/,test_three_brokers.py test_groups_of_readers.py test_exactly_once.py) $(ARGS)
 
 fuzz: setup ## damaged batches, messages, buffers and Arrow data, all at once for FOR=60 seconds, with a checking allocator; SEED=7
 	@mkdir -p $(JUNIT)

@@ -76,6 +76,18 @@ def catch_up(group: Consumer, partitions: list[TopicPartition]) -> None:
 @THREE
 @pytest.mark.timeout(1800)
 def test_each_input_has_one_committed_output_while_workers_and_brokers_die(kafka_cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+    process_under_faults(kafka_cluster, topic, tmp_path, "exactly-once")
+
+
+@pytest.mark.proof
+@pytest.mark.kafka(brokers=3, features={"transaction.version": 1})
+@pytest.mark.timeout(1800)
+def test_protocol_v1_gives_each_input_one_committed_output_while_workers_and_brokers_die(kafka_cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+    process_under_faults(kafka_cluster, topic, tmp_path, "exactly-once-v1")
+
+
+def process_under_faults(kafka_cluster: LocalCluster, topic: str, tmp_path: Path, name: str) -> None:
+    """Workers pass records on while they and brokers are hit; then each input must have one committed output."""
     wish, faults, facts, target = Wish(), list[dict[str, Any]](), dict[str, Any](), f"{topic}-out"
     source = make_topic(kafka_cluster, topic, PARTITIONS, 3, min_insync_replicas="2")
     written = make_topic(kafka_cluster, target, PARTITIONS, 3, min_insync_replicas="2")
@@ -99,7 +111,7 @@ def test_each_input_has_one_committed_output_while_workers_and_brokers_die(kafka
             "restarted": group.restarted,
             "verdicts": {reader: verdict._asdict() for reader, verdict in verdicts.items()}, "uncommitted": uncommitted._asdict()}
     finally:
-        keep(kafka_cluster, wish, "exactly-once", **facts, reported=group.reported, errors=group.errors.splitlines()[-200:], struck=faults)
+        keep(kafka_cluster, wish, name, **facts, reported=group.reported, errors=group.errors.splitlines()[-200:], struck=faults)
     print(json.dumps(facts))
     assert count >= wish.inputs
     assert verdicts == dict.fromkeys(read, Verdict(count, lost=0, doubled=0, misplaced=0, strange=0))
