@@ -20,7 +20,7 @@ class Books:
     open: list[str] = attrs.field(factory=list)
     """Partitions with a transaction that has not ended."""
     calm_aborted: int = 0
-    """Transactions that workers which own their ids aborted in calm."""
+    """Transactions that were aborted in calm."""
     surprises: list[str] = attrs.field(factory=list)
     """Errors that no worker may get."""
     errors: list[str] = attrs.field(factory=list)

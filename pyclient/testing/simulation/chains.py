@@ -46,6 +46,7 @@ ENDINGS: Final = ("stops", "crashes", "freezes", "naps")
 HAPPENS: Final = (*ENDINGS, "fails", "aborts", "is fenced")
 """What happens to workers; each counts as a fault that hit."""
 FAULTS_END_S: Final = 30.0
+ZOMBIES_END_S: Final = 60.0
 CALM_S: Final = 80.0
 """When the late inputs come: sessions and transactions of the last zombies have ended."""
 LONGEST_S: Final = 300.0
@@ -88,7 +89,7 @@ class Chain:
         self._requests = 0
         self._aborted_before = 0
         self._loops: dict[str, AsyncExactlyOnce] = {}
-        self._zombies: set[str] = set()
+        self._zombies: dict[str, asyncio.Future[None]] = {}
         self._open = 0  # records that are being transformed, within a transaction
 
     def go(self) -> Outcome:
@@ -133,10 +134,6 @@ class Chain:
     def _aborted(self) -> int:
         return sum(each.progress.aborted for each in self._loops.values())
 
-    def _aborted_by_owners(self) -> int:
-        """Without zombies: one that woke up finds in its next transaction that its id has another owner."""
-        return sum(each.progress.aborted for name, each in self._loops.items() if name not in self._zombies)
-
     def _fill_books(self) -> None:
         books = self.books
         books.outputs = Counter(value for partition in self._partitions("out") for value in committed(partition))
@@ -174,8 +171,9 @@ class Chain:
             for slot in range(SLOTS):
                 tasks.create_task(self._slot(slot, done))
             self.world.kafka.listeners.append(lambda event, _facts: done.set() if event == "committed" and self._all_is_committed() else None)
+            tasks.create_task(self._end_zombies(ZOMBIES_END_S))
             await done.wait()
-        self.books.calm_aborted = self._aborted_by_owners() - self._aborted_before
+        self.books.calm_aborted = self._aborted() - self._aborted_before
         await asyncio.sleep(TRANSACTION_S + 2.0)  # what zombies left open is aborted by then
 
     async def _write_inputs(self) -> None:
@@ -186,7 +184,7 @@ class Chain:
                 await producer.send("in", b"%d" % number, partition=number % PARTITIONS)
                 await asyncio.sleep(self._random.uniform(0.0, 0.4))
             await asyncio.sleep(max(0.0, CALM_S - self.world.loop.time()))
-            self._aborted_before = self._aborted_by_owners()
+            self._aborted_before = self._aborted()
             for number in range(INPUTS, INPUTS + LATE_INPUTS):
                 await producer.send("in", b"%d" % number, partition=number % PARTITIONS)
                 await asyncio.sleep(self._random.uniform(0.0, 0.4))
@@ -197,8 +195,8 @@ class Chain:
         return sum(offsets["in", number].offset if ("in", number) in offsets else 0 for number in range(PARTITIONS)) == INPUTS + LATE_INPUTS
 
     async def _slot(self, slot: int, done: asyncio.Event) -> None:
-        """One transactional id: workers one after the other, the last until all is done; then zombies end, too."""
-        random, zombies, life = Random(f"{self.world.seed}/slot {slot}"), [], 0
+        """One transactional id: workers one after the other, the last until all is done."""
+        random, life = Random(f"{self.world.seed}/slot {slot}"), 0
         while not done.is_set():
             life += 1
             name = f"slot-{slot}-life-{life}"
@@ -206,12 +204,15 @@ class Chain:
             ending = await self._ending(random, name, worker, done)
             if ending == "freezes":
                 self._freeze(name)
-                self._zombies.add(name)
+                self._zombies[name] = worker
                 self.world.loop.call_later(random.uniform(2.0, 20.0), self._thaw, name)
-                zombies.append((name, worker))
             else:
                 await self._end(name, worker, crashes=ending == "crashes")
-        for name, worker in zombies:
+
+    async def _end_zombies(self, at: float) -> None:
+        """Before calm: a zombie that left the group then would cost others a transaction by a rebalance."""
+        await asyncio.sleep(max(0.0, at - self.world.loop.time()))
+        for name, worker in self._zombies.items():
             self._thaw(name)
             await self._end(name, worker, crashes=False)
 
