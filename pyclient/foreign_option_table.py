@@ -56,7 +56,6 @@ _C_ONLY = Refused("it is a C function of librdkafka, without a counterpart here"
 _JAVA_LOGIN = Refused("it names a Java class; give sasl_token_provider, or register a SaslMechanism plugin")
 _ANSWERED = Refused("use what send returns (result, exception, add_done_callback), or its on_delivery argument")
 _LISTENER = Refused("pass rebalance_listener to the Consumer")
-_PROXY = Refused("this client connects directly; run it behind a TCP forwarder instead")
 _ENGINE = Refused("load keys from an OpenSSL engine into an ssl.SSLContext and pass ssl_context")
 _MIRROR = Refused("it belongs to the old MirrorMaker tool, not to a client")
 _METADATA_OIDC = Refused("fetch the cloud's token in a function and pass that as sasl_token_provider")
@@ -353,7 +352,6 @@ PYTHON: Final[Mapping[str, Row]] = {
     "legacy_iterator": Ignored("there is one iterator"),
     "metric_group_prefix": Ignored("metrics have Kafka's names"),
     "metrics_enabled": Ignored("metrics cost per batch, not per record: they are always on"),
-    "proxy_url": _PROXY,
     "receive_message_max_bytes": Renamed("receive_max_frame_bytes"),
     "sasl_kerberos_domain_name": Refused("set the brokers' names in krb5.conf instead"),
     "sasl_kerberos_name": Refused("give sasl_kerberos_service_name; the host is taken from each broker's address"),
@@ -362,7 +360,7 @@ PYTHON: Final[Mapping[str, Row]] = {
     "sock_chunk_buffer_count": _THREADS,
     "sock_chunk_bytes": _THREADS,
     "socket_options": Ignored("TCP_NODELAY is set; sizes are send_buffer_bytes and receive_buffer_bytes"),
-    "socks5_proxy": _PROXY,
+    "socks5_proxy": Renamed("proxy_url"),
     "ssl_cafile": Renamed("ssl_truststore_location"),
     "ssl_certfile": Renamed("ssl_certificate_location"),
     "ssl_check_hostname": ByValue(

@@ -71,6 +71,7 @@ class ClientOptions(TypedDict, total=False):
     bootstrap_servers: str | Sequence[str | tuple[str, int]] | None
     client_id: str | None
     client_dns_lookup: Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"] | None
+    proxy_url: str | None
     config_providers: str | Sequence[str] | None
     request_timeout_ms: int | str | None
     default_api_timeout_ms: int | str | None

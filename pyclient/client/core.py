@@ -51,7 +51,7 @@ class ClientCore:
         self.backoff = WaitPolicy(config.retry_backoff, usual) if config.retry_backoff is not None else WaitPolicy(usual)
         self.request_timeout = _seconds(config.request_timeout_ms)
         self.metrics = Metrics(config.ROLE, samples=config.metrics_num_samples, window_s=_seconds(config.metrics_sample_window_ms))
-        self.connections = self._make_connections(self.environment.network())
+        self.connections = self._make_connections(self._make_network())
         self.metadata = self._make_metadata(topics_idle_after, create_topics=create_topics)
         self.metrics.watch(METADATA_AGE, self._metadata_age)
         self.outages = Outages(config.ROLE, self.metadata, self.connections.failure_report)
@@ -63,6 +63,13 @@ class ClientCore:
         self.close_linger = 0.0
         """Seconds that `close` may take to write requests that have no answer (acks=0)."""
         process_hooks.register(self)
+
+    def _make_network(self) -> Network:
+        if self.config.proxy_url is None:
+            return self.environment.network()
+        from pyclient.runtime.proxied import ProxiedNetwork
+
+        return ProxiedNetwork(self.config.proxy_url)
 
     def _make_connections(self, network: Network) -> ConnectionPool:
         config = self.config

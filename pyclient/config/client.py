@@ -8,7 +8,7 @@ from tenacity.wait import wait_base
 
 from pyclient.config.addresses import Address
 from pyclient.config.declaration import NotYet, Rule, option
-from pyclient.config.kinds import INT16_MAX, INT64_MAX, Addresses, Anything, Bool, Choice, Int, Names, Plugins, Text
+from pyclient.config.kinds import INT16_MAX, INT64_MAX, Addresses, Anything, Bool, Choice, Int, Names, Plugins, ProxyUrl, Text
 from pyclient.config.security import SecurityConfig
 
 NOT_YET = (
@@ -79,6 +79,10 @@ class ClientConfig(SecurityConfig):
         "Every address of a host name is tried. resolve_canonical_bootstrap_servers_only: TLS and logins (Kerberos) also know bootstrap servers by the "
         "canonical name of each address, not by the name in bootstrap_servers.")
 
+    proxy_url: str | None = option(
+        "pyclient", None, ProxyUrl(),
+        "Connect to brokers through this proxy; it may have user:password@. socks5h and http let the proxy resolve brokers' names. Needs the extra proxy.",
+        importance="low", secret=True)
     config_providers: tuple[str, ...] = option(
         "4.2", (), Names(),
         "Where values stand that are written ${provider:path:key}: file (Java's properties), directory (a file each), env. "

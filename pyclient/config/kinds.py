@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import Final
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -146,6 +147,29 @@ class Text(Kind):
         except UnicodeEncodeError:  # a lone surrogate: no request can carry it
             return False
         return self.longest is None or size <= self.longest
+
+
+@attrs.define(frozen=True)
+class ProxyUrl(Kind):
+    """The address of a proxy."""
+
+    accepts = "str"
+
+    @property
+    def expected(self) -> str:
+        return "a URL as socks5://host:1080, socks5h://…, socks4://… or http://…, with host and port"
+
+    def convert(self, value: object) -> str:
+        if isinstance(value, str) and self._is_complete(value):
+            return value
+        raise self.wrong()
+
+    def _is_complete(self, value: str) -> bool:
+        try:
+            parts = urlsplit(value)
+            return parts.scheme in ("socks4", "socks5", "socks5h", "http") and bool(parts.hostname and parts.port) and parts.path in ("", "/") and not parts.query
+        except ValueError:
+            return False
 
 
 @attrs.define(frozen=True)

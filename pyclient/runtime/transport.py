@@ -116,13 +116,8 @@ class AsyncioNetwork:
                    tls: Tls | None = None) -> asyncio.Transport:
         """Connect one socket."""
         loop = asyncio.get_running_loop()
-        sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
-        self._sockets = {each for each in self._sockets if each.fileno() >= 0}
-        self._sockets.add(sock)
+        sock = await self.connected_socket(endpoint, options)
         try:
-            sock.setblocking(False)
-            _tune(sock, options)
-            await loop.sock_connect(sock, endpoint.address)
             if tls is not None:
                 return await _secured(loop, sock, protocol, tls)
             transport, made = await loop.create_connection(protocol, sock=sock)
@@ -132,6 +127,24 @@ class AsyncioNetwork:
             sock.close()
             raise
         return transport
+
+    async def connected_socket(self, endpoint: Endpoint, options: SocketOptions) -> socket.socket:
+        """A socket that is connected to *endpoint*. Raises OSError."""
+        sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
+        self.keep(sock)
+        try:
+            sock.setblocking(False)
+            tune(sock, options)
+            await asyncio.get_running_loop().sock_connect(sock, endpoint.address)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def keep(self, sock: socket.socket) -> None:
+        """Remember a socket for `drop`, and forget those that are closed."""
+        self._sockets = {each for each in self._sockets if each.fileno() >= 0}
+        self._sockets.add(sock)
 
     def drop(self) -> None:
         """Detach first, so that no transport closes a descriptor that was reused meanwhile."""
@@ -208,7 +221,8 @@ async def _in_a_thread(work: Callable[[], T]) -> T:
     return found
 
 
-def _tune(sock: socket.socket, options: SocketOptions) -> None:
+def tune(sock: socket.socket, options: SocketOptions) -> None:
+    """Set the options of a socket to a broker."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, size in ((socket.SO_SNDBUF, options.send_buffer), (socket.SO_RCVBUF, options.receive_buffer)):

@@ -290,6 +290,6 @@ def test_a_socket_buffer_that_the_system_refuses_is_as_large_as_it_allows(allowe
     with _Allows() as sock:
         sock.allowed = allowed
         before = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-        transport_module._tune(sock, SocketOptions(send_buffer=1_000_000))
+        transport_module.tune(sock, SocketOptions(send_buffer=1_000_000))
         after = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
         assert after == before if not allowed else after in (250_000, 500_000)  # Linux doubles the value
