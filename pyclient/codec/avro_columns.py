@@ -8,163 +8,31 @@ is compared with the end of its row and a count with the bytes left. Items that 
 """
 import cython
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
-from cython.cimports.cpython.mem import PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cython.cimports.cpython.mem import PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
 from cython.cimports.libc.stdint import int32_t, int64_t, uint64_t, uintptr_t
 from cython.cimports.libc.string import memcmp, memcpy, memset
 from cython.cimports.pyclient.codec.avro_kinds import (
     ARRAY, BYTES, DECIMAL, DECIMAL_FIXED, ENUM, INT, LONG, MAP, NULLS, RECORD, STRING, TIME_INT, TIME_LONG, UUID, is_uuid)
+from cython.cimports.pyclient.codec.avro_nodes import (
+    BAD_LENGTH, FULL, LEFT_OVER, LONG_NUMBER, MANY_DIGITS, MANY_EMPTY, MOST, NO_BRANCH, NO_TEXT, NO_TIME, NO_UUID, TOO_EARLY, Input, Node, end_row,
+    fail, grow, grow_rows, is_valid, read_long)
+from cython.cimports.pyclient.codec.utf8 import is_utf8
 
 FAULTS = (
     "", "the data ends too early", "a number is longer than its type", "a length or count is negative or exceeds the data",
     "the schema has no such branch or symbol", "bytes follow the value's end", "a column exceeds 2 GiB of items or bytes",
     "the columns exceed the decoder's memory_limit_bytes", "the text is not UTF-8", "the text is no UUID", "the decimal has more digits than its precision",
     "the time is not within a day", "more than 65536 items that take no bytes")
-TOO_EARLY = cython.declare(cython.int, 1)
-LONG_NUMBER = cython.declare(cython.int, 2)
-BAD_LENGTH = cython.declare(cython.int, 3)
-NO_BRANCH = cython.declare(cython.int, 4)
-LEFT_OVER = cython.declare(cython.int, 5)
-FULL = cython.declare(cython.int, 6)
-NO_MEMORY = cython.declare(cython.int, 7)
-NO_TEXT = cython.declare(cython.int, 8)
-NO_UUID = cython.declare(cython.int, 9)
-MANY_DIGITS = cython.declare(cython.int, 10)
-NO_TIME = cython.declare(cython.int, 11)
-MANY_EMPTY = cython.declare(cython.int, 12)
-
-MOST = cython.declare(int64_t, 2147483647)
 MOST_EMPTY_ITEMS = cython.declare(int64_t, 65536)  # of a row, as the reader of single records has it
-HIGH_BITS = cython.declare(uint64_t, 0x8080808080808080)
 LARGEST_DECIMAL = 32
 
-_Node = cython.struct(
-    kind=cython.int, size=int64_t, most=int64_t, null_branch=cython.int, next=cython.int, has_empty_items=cython.int,
-    limit=cython.p_uchar,  # of a decimal: its first impossible magnitude, little-endian, 32 bytes
-    has_offsets=cython.int, has_valid=cython.int,
-    data=cython.p_uchar, used=int64_t, room=int64_t,
-    offsets=cython.pointer(int32_t), valid=cython.p_uchar, rows=int64_t, row_room=int64_t)
-_Input = cython.struct(
-    at=cython.p_const_uchar, end=cython.p_const_uchar, fault=cython.int, node=cython.int, empties=int64_t, memory=int64_t)
-
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def fail(source: cython.pointer(_Input), fault: cython.int, index: cython.int) -> cython.void:
-    """Note the first fault and the node that it is of."""
-    if source.fault == 0:
-        source.fault = fault
-        source.node = index
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def read_long(source: cython.pointer(_Input), index: cython.int) -> int64_t:
-    raw: uint64_t = 0
-    shift: cython.int = 0
-    while source.at < source.end:
-        byte: uint64_t = source.at[0]
-        source.at += 1
-        if shift == 63 and byte > 1:
-            fail(source, LONG_NUMBER, index)
-            return 0
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return cython.cast(int64_t, (raw >> 1) ^ (0 - (raw & 1)))
-        shift += 7
-    fail(source, TOO_EARLY, index)
-    return 0
-
-
-# --- memory ---
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def wider(source: cython.pointer(_Input), old: int64_t, needed: int64_t) -> int64_t:
-    """How large a buffer of *old* bytes becomes that must hold *needed*; 0: more than may be taken."""
-    room: int64_t = needed * 2 + 64
-    if room - old > source.memory:
-        room = needed + 64
-    return 0 if room - old > source.memory else room
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def grow(node: cython.pointer(_Node), more: int64_t, source: cython.pointer(_Input), index: cython.int) -> cython.bint:
-    """Room for *more* bytes of data; false: a fault."""
-    if node.used + more <= node.room:
-        return True
-    room: int64_t = wider(source, node.room, node.used + more)
-    data: cython.p_uchar = cython.NULL
-    if room > 0:
-        data = cython.cast(cython.p_uchar, PyMem_RawRealloc(node.data, room))
-    if data == cython.NULL:
-        fail(source, NO_MEMORY, index)
-        return False
-    source.memory -= room - node.room
-    node.data = data
-    node.room = room
-    return True
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def grow_rows(node: cython.pointer(_Node), source: cython.pointer(_Input), index: cython.int) -> cython.bint:
-    """Room for one more row's offset and validity, if the node has them; false: a fault."""
-    if node.rows + 1 < node.row_room:
-        return True
-    if node.rows >= MOST:
-        fail(source, FULL, index)
-        return False
-    if not node.has_offsets and not node.has_valid:
-        return True
-    room: int64_t = wider(source, node.row_room * 4, node.rows * 4 + 8) // 4
-    if room < node.rows + 2:
-        fail(source, NO_MEMORY, index)
-        return False
-    if node.has_offsets:
-        offsets: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), PyMem_RawRealloc(node.offsets, room * 4))
-        if offsets == cython.NULL:
-            fail(source, NO_MEMORY, index)
-            return False
-        if node.row_room == 0:
-            offsets[0] = 0
-        node.offsets = offsets
-    if node.has_valid:
-        valid: cython.p_uchar = cython.cast(cython.p_uchar, PyMem_RawRealloc(node.valid, room // 8 + 1))
-        if valid == cython.NULL:
-            fail(source, NO_MEMORY, index)
-            return False
-        node.valid = valid
-    source.memory -= (room - node.row_room) * 4
-    node.row_room = room
-    return True
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def end_row(node: cython.pointer(_Node), valid: cython.int, end: int64_t) -> cython.void:
-    row: int64_t = node.rows
-    bit: cython.int = 1 << (row & 7)
-    if node.has_valid:
-        node.valid[row >> 3] = (node.valid[row >> 3] | bit) if valid else (node.valid[row >> 3] & ~bit)
-    if node.has_offsets:
-        node.offsets[row + 1] = cython.cast(int32_t, end)
-    node.rows = row + 1
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def add_null(nodes: cython.pointer(_Node), index: cython.int, source: cython.pointer(_Input)) -> cython.void:
+def add_null(nodes: cython.pointer(Node), index: cython.int, source: cython.pointer(Input)) -> cython.void:
     """A null row; a record has one in each child as well, which holds zeros."""
-    node: cython.pointer(_Node) = cython.address(nodes[index])
+    node: cython.pointer(Node) = cython.address(nodes[index])
     child: cython.int = index + 1
     if not grow_rows(node, source, index):
         return
@@ -182,50 +50,10 @@ def add_null(nodes: cython.pointer(_Node), index: cython.int, source: cython.poi
     end_row(node, 0, nodes[index + 1].rows if node.kind == ARRAY or node.kind == MAP else node.used)
 
 
-# --- values ---
-
-
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def is_text(at: cython.p_const_uchar, size: int64_t) -> cython.bint:
-    """Whether it is UTF-8: no overlong forms, no surrogates, nothing beyond U+10FFFF."""
-    end: cython.p_const_uchar = at + size
-    word: uint64_t = 0
-    more: cython.int
-    first: cython.int
-    while at < end:
-        while end - at >= 8:
-            memcpy(cython.address(word), at, 8)
-            if word & HIGH_BITS:
-                break
-            at += 8
-        if at == end:
-            return True
-        first = at[0]
-        at += 1
-        if first < 0x80:
-            continue
-        if first < 0xC2 or first > 0xF4:
-            return False
-        more = 1 if first < 0xE0 else 2 if first < 0xF0 else 3
-        if end - at < more:
-            return False
-        if ((first == 0xE0 and at[0] < 0xA0) or (first == 0xED and at[0] > 0x9F)
-                or (first == 0xF0 and at[0] < 0x90) or (first == 0xF4 and at[0] > 0x8F)):
-            return False
-        while more > 0:
-            if at[0] & 0xC0 != 0x80:
-                return False
-            at += 1
-            more -= 1
-    return True
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def read_decimal(node: cython.pointer(_Node), at: cython.p_const_uchar, size: int64_t) -> cython.bint:
+def read_decimal(node: cython.pointer(Node), at: cython.p_const_uchar, size: int64_t) -> cython.bint:
     """Big-endian two's complement of *size* bytes at the end of the data, little-endian; false: too many digits."""
     target: cython.p_uchar = node.data + node.used
     filler: cython.uchar = 0xFF if size > 0 and at[0] & 0x80 else 0
@@ -257,7 +85,7 @@ def read_decimal(node: cython.pointer(_Node), at: cython.p_const_uchar, size: in
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def add_empty(nodes: cython.pointer(_Node), index: cython.int, count: int64_t) -> cython.void:
+def add_empty(nodes: cython.pointer(Node), index: cython.int, count: int64_t) -> cython.void:
     """*count* values that take no bytes: only nulls, records and fixed types of size 0, so nothing but their number."""
     child: cython.int = index + 1
     nodes[index].rows += count
@@ -269,9 +97,9 @@ def add_empty(nodes: cython.pointer(_Node), index: cython.int, count: int64_t) -
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def read_blocks(nodes: cython.pointer(_Node), index: cython.int, source: cython.pointer(_Input)) -> cython.void:
+def read_blocks(nodes: cython.pointer(Node), index: cython.int, source: cython.pointer(Input)) -> cython.void:
     """The items of an array or a map; node index + 1 is the item, or for a map the key, and then the value."""
-    node: cython.pointer(_Node) = cython.address(nodes[index])
+    node: cython.pointer(Node) = cython.address(nodes[index])
     while source.fault == 0:
         count: int64_t = read_long(source, index)
         if count == 0 or source.fault:
@@ -300,7 +128,7 @@ def read_blocks(nodes: cython.pointer(_Node), index: cython.int, source: cython.
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def read_number(node: cython.pointer(_Node), source: cython.pointer(_Input), index: cython.int) -> cython.void:
+def read_number(node: cython.pointer(Node), source: cython.pointer(Input), index: cython.int) -> cython.void:
     kind: cython.int = node.kind
     number: int64_t = read_long(source, index)
     small: int32_t
@@ -325,7 +153,7 @@ def read_number(node: cython.pointer(_Node), source: cython.pointer(_Input), ind
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def read_bytes(node: cython.pointer(_Node), source: cython.pointer(_Input), index: cython.int) -> cython.void:
+def read_bytes(node: cython.pointer(Node), source: cython.pointer(Input), index: cython.int) -> cython.void:
     """Bytes, text, fixed types, and the plain numbers that are laid out as Arrow has them."""
     kind: cython.int = node.kind
     size: int64_t = node.size
@@ -337,7 +165,7 @@ def read_bytes(node: cython.pointer(_Node), source: cython.pointer(_Input), inde
         size = node.most
     if source.fault == 0 and size > source.end - source.at:
         fail(source, TOO_EARLY, index)
-    elif kind == STRING and source.fault == 0 and not is_text(source.at, size):
+    elif kind == STRING and source.fault == 0 and not is_utf8(source.at, size):
         fail(source, NO_TEXT, index)
     elif kind == UUID and source.fault == 0 and not is_uuid(source.at, size):
         fail(source, NO_UUID, index)
@@ -359,8 +187,8 @@ def read_bytes(node: cython.pointer(_Node), source: cython.pointer(_Input), inde
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def read_value(nodes: cython.pointer(_Node), index: cython.int, source: cython.pointer(_Input)) -> cython.void:
-    node: cython.pointer(_Node) = cython.address(nodes[index])
+def read_value(nodes: cython.pointer(Node), index: cython.int, source: cython.pointer(Input)) -> cython.void:
+    node: cython.pointer(Node) = cython.address(nodes[index])
     kind: cython.int = node.kind
     child: cython.int
     if node.null_branch >= 0:
@@ -392,9 +220,9 @@ def read_value(nodes: cython.pointer(_Node), index: cython.int, source: cython.p
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def rewind(nodes: cython.pointer(_Node), index: cython.int, rows: int64_t) -> cython.void:
+def rewind(nodes: cython.pointer(Node), index: cython.int, rows: int64_t) -> cython.void:
     """Forget what a column has beyond *rows*: offsets say how far its data and children go."""
-    node: cython.pointer(_Node) = cython.address(nodes[index])
+    node: cython.pointer(Node) = cython.address(nodes[index])
     kind: cython.int = node.kind
     child: cython.int = index + 1
     below: int64_t = rows
@@ -405,13 +233,6 @@ def rewind(nodes: cython.pointer(_Node), index: cython.int, rows: int64_t) -> cy
     while child < node.next:
         rewind(nodes, child, below)
         child = nodes[child].next
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def is_valid(valid: cython.p_const_uchar, row: int64_t) -> cython.bint:
-    return valid == cython.NULL or valid[row >> 3] >> (row & 7) & 1
 
 
 @cython.cclass
@@ -425,19 +246,19 @@ class AvroColumns:
         fault: what was wrong with the last row that was refused; its node is *fault_node*.
     """
 
-    _nodes: cython.pointer(_Node)
+    _nodes: cython.pointer(Node)
     _count: cython.int
-    _source: _Input
+    _source: Input
     _done: cython.bint
 
     def __cinit__(self, program: list, memory: int64_t) -> None:
         self._count = len(program)
         self._source.memory = memory
-        self._nodes = cython.cast(cython.pointer(_Node), PyMem_RawCalloc(self._count + 1, cython.sizeof(_Node)))
+        self._nodes = cython.cast(cython.pointer(Node), PyMem_RawCalloc(self._count + 1, cython.sizeof(Node)))
         if self._nodes == cython.NULL:
             raise MemoryError
         for i in range(self._count):
-            node: cython.pointer(_Node) = cython.address(self._nodes[i])
+            node: cython.pointer(Node) = cython.address(self._nodes[i])
             node.kind, node.size, node.most, node.null_branch, node.next, node.has_empty_items, limit = program[i]
             node.has_offsets = node.kind in (BYTES, STRING, UUID, ARRAY, MAP)
             node.has_valid = i == 0 or node.null_branch >= 0
@@ -446,7 +267,7 @@ class AvroColumns:
 
     @cython.cfunc
     @cython.exceptval(check=True)
-    def _limit(self, node: cython.pointer(_Node), limit: bytes) -> cython.void:
+    def _limit(self, node: cython.pointer(Node), limit: bytes) -> cython.void:
         if len(limit) != LARGEST_DECIMAL:
             raise ValueError(limit)
         node.limit = cython.cast(cython.p_uchar, PyMem_RawMalloc(LARGEST_DECIMAL))
@@ -528,7 +349,7 @@ class AvroColumns:
     @cython.nogil
     @cython.exceptval(check=False)
     def _add(self, data: cython.p_const_uchar, size: int64_t) -> cython.bint:
-        source: cython.pointer(_Input) = cython.address(self._source)
+        source: cython.pointer(Input) = cython.address(self._source)
         rows: int64_t = self._nodes[0].rows
         source.at = data
         source.end = data + size
@@ -554,7 +375,7 @@ class AvroColumns:
         if index < 0 or index >= self._count:
             raise IndexError(index)
         self._done = True
-        node: cython.pointer(_Node) = cython.address(self._nodes[index])
+        node: cython.pointer(Node) = cython.address(self._nodes[index])
         return (node.rows, cython.cast(uintptr_t, node.valid), cython.cast(uintptr_t, node.offsets),
                 cython.cast(uintptr_t, node.data), node.used)
 

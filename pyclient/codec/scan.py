@@ -6,8 +6,9 @@ Runs without the GIL, allocates nothing and stops at the first fault. What it ha
 (`parse.pxd`). Numbers may be written longer than needed, as some clients do, but not wider than their type.
 """
 import cython
-from cython.cimports.libc.stdint import int64_t, uint8_t, uint32_t, uint64_t
+from cython.cimports.libc.stdint import int64_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memset
+from cython.cimports.pyclient.codec.utf8 import is_utf8
 
 SMALLEST_BODY = cython.declare(cython.int, 6)  # attributes, timestamp, offset, key, value, headers: a byte each
 MOST_HEADERS = cython.declare(cython.int, 1_000_000)  # of a record: each becomes an object when the record is looked at (B10)
@@ -87,51 +88,6 @@ def _bytes(scan: cython.pointer(Scan), fault: cython.int) -> int64_t:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _is_utf8(at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
-    """Exactly what Python's strict decoder accepts: no overlong form, no surrogate, nothing above U+10FFFF."""
-    end: cython.p_const_uchar = at + size
-    lead: uint8_t
-    low: uint8_t
-    high: uint8_t
-    more: cython.int
-    while at < end:
-        lead = at[0]
-        at += 1
-        if lead < 0x80:
-            continue
-        low = 0x80
-        high = 0xBF
-        if 0xC2 <= lead <= 0xDF:
-            more = 1
-        elif 0xE0 <= lead <= 0xEF:
-            more = 2
-            if lead == 0xE0:
-                low = 0xA0
-            elif lead == 0xED:
-                high = 0x9F
-        elif 0xF0 <= lead <= 0xF4:
-            more = 3
-            if lead == 0xF0:
-                low = 0x90
-            elif lead == 0xF4:
-                high = 0x8F
-        else:
-            return False
-        if end - at < more:
-            return False
-        while more:
-            if at[0] < low or at[0] > high:
-                return False
-            low = 0x80
-            high = 0xBF
-            at += 1
-            more -= 1
-    return True
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def _scan_headers(scan: cython.pointer(Scan), totals: cython.pointer(Totals), count: int64_t) -> cython.void:
     size: int64_t
     if count < 0 or count > (scan.end - scan.at) // 2:  # a header has at least two lengths
@@ -145,7 +101,7 @@ def _scan_headers(scan: cython.pointer(Scan), totals: cython.pointer(Totals), co
         size = _bytes(scan, 8)
         if size < 0:
             scan.fault = scan.fault or 8
-        elif not _is_utf8(scan.at - size, size):
+        elif not is_utf8(scan.at - size, size):
             scan.unreadable_names += 1
         totals.header_name_bytes += size
         size = _bytes(scan, 9)
