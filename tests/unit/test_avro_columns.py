@@ -185,6 +185,15 @@ def test_what_is_wrong_is_said_with_topic_partition_and_offset(source: Any, data
     assert caught.value.record == records[1]
 
 
+@pytest.mark.parametrize("place", range(25))
+def test_one_byte_that_is_no_text_is_found_at_every_place_of_a_long_ascii_text(place: int) -> None:
+    """ASCII is passed eight bytes at a time."""
+    text = bytearray(b"x" * 25)
+    text[place] = 0xFF
+    made = outcomes(AvroSerde("string"), [bytes([50]) + b"x" * 25, bytes([50]) + text])
+    assert [kind for kind, _ in made] == ["value", "error"]
+
+
 def test_a_decimal_of_its_whole_precision_is_read() -> None:
     for number in (10**9 - 1, -(10**9) + 1):
         content = number.to_bytes(12, "big", signed=True)
