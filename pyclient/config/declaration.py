@@ -54,12 +54,11 @@ class Option:
             value = self.default
         if value is None:
             return None
-        if isinstance(value, Secret) and not self.secret:
-            value = str(value)  # from a config provider
+        provided = isinstance(value, Secret) and not self.secret
         try:
-            converted = self.kind.convert(value)
+            converted = self.kind.convert(str(value) if provided else value)
         except ValueError as error:
-            raise ConfigurationError(self._complaint(value, error), option=self.name) from None
+            raise ConfigurationError(self._hidden_complaint() if provided else self._complaint(value, error), option=self.name) from None
         return Secret(converted) if isinstance(converted, str) and (self.secret or is_private_url(converted)) else converted
 
     def show(self, value: object) -> str:
@@ -67,6 +66,10 @@ class Option:
         if (self.secret and value is not None) or holds_pem(value):
             return HIDDEN
         return repr(public_url(str(value)) if is_private_url(value) else value)
+
+    def _hidden_complaint(self) -> str:
+        """A reference to the wrong key may have put a password here."""
+        return f"{self.name} ({self.dotted}) = {HIDDEN}, from a config provider or a secret text, is not allowed: expected {self.kind.expected}"
 
     def _complaint(self, value: object, error: ValueError) -> str:
         what = f"{self.name} ({self.dotted})" if self.dotted != self.name else self.name

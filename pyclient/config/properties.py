@@ -10,11 +10,18 @@ _COMMENT: Final = ("#", "!")
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _KEY: Final = re.compile(r"((?:[^\\\s=:]|\\.)*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_MALFORMED: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 _LINE: Final = re.compile(r"\r\n|\r|\n")
 
 
 def properties(text: str) -> dict[str, Secret]:
-    """Each key with its value; of a key that stands twice the last one."""
+    """Each key with its value; of a key that stands twice the last one.
+
+    Raises:
+        ValueError: an escaped character has less than four digits; the error does not hold the text.
+    """
+    if any(_MALFORMED.search(line) for line in _logical_lines(text)):
+        raise ValueError("malformed \\uxxxx")
     found = {}
     for line in _logical_lines(text):
         match = _KEY.match(line)
@@ -47,4 +54,6 @@ def _is_open(line: str) -> bool:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda each: chr(int(each[1], 16)) if each[1] else _ESCAPES.get(each[2], each[2]), text)
+    """Two escapes may be the halves of one character, as in UTF-16."""
+    plain = _ESCAPED.sub(lambda each: chr(int(each[1], 16)) if each[1] else _ESCAPES.get(each[2], each[2]), text)
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

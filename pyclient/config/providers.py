@@ -54,8 +54,8 @@ def provided(*layers: Settings) -> list[Settings]:
     return [{key: _filled(key, value, providers) for key, value in layer.items() if not _dotted(key).startswith(f"{PREFIX}.")} for layer in layers]
 
 
-def _names(settings: Settings) -> list[str]:
-    given = next((value for key, value in settings.items() if _dotted(key) == PREFIX), None)
+def _names(settings: dict[str, object]) -> list[str]:
+    given = next((value for key, value in reversed(settings.items()) if _dotted(key) == PREFIX), None)
     if isinstance(given, str):
         return [each.strip() for each in given.split(",") if each.strip()]
     return list(given) if isinstance(given, Iterable) and all(isinstance(each, str) for each in given) else []
@@ -114,7 +114,7 @@ def _file(allowed: str) -> _Provider:
     """``${file:path:key}``: a key of a file of Java's properties."""
 
     def value(reference: _Reference) -> Secret:
-        values = properties(_read(_path(reference.path, allowed)))
+        values = _properties(_path(reference.path, allowed))
         if reference.key not in values:
             raise _NoValueError(f"{reference.path} has no key {reference.key!r}")
         return values[reference.key]
@@ -126,7 +126,7 @@ def _directory(allowed: str) -> _Provider:
     """``${directory:path:name}``: the whole content of a file in a directory, as Kubernetes mounts secrets."""
 
     def value(reference: _Reference) -> Secret:
-        if not reference.key or Path(reference.key).name != reference.key:
+        if reference.key in ("", ".", "..") or Path(reference.key).name != reference.key:
             raise _NoValueError(f"{reference.key!r} is not the name of a file in {reference.path}")
         return _read(_path(str(Path(reference.path, reference.key)), allowed))
 
@@ -155,11 +155,25 @@ _MAKERS: Final[Mapping[str, Callable[[str], _Provider]]] = {"file": _file, "dire
 
 def _path(path: str, allowed: str) -> Path:
     """Where *path* leads, links followed; it must lie in one of the *allowed* folders (separated by commas), if any."""
-    real = Path(path).resolve()
-    folders = [Path(each.strip()).resolve() for each in allowed.split(",") if each.strip()]
+    real = _real(path)
+    folders = [_real(each.strip()) for each in allowed.split(",") if each.strip()]
     if folders and not any(real.is_relative_to(folder) for folder in folders):
         raise _NoValueError(f"{_PATHS} of its provider does not allow {path}")
     return real
+
+
+def _real(path: str) -> Path:
+    try:
+        return Path(path).resolve()
+    except (OSError, ValueError, RuntimeError):  # a NUL, links in a circle
+        raise _NoValueError(f"{path!r} is no path of a file") from None
+
+
+def _properties(path: Path) -> dict[str, Secret]:
+    try:
+        return properties(_read(path))
+    except ValueError as error:
+        raise _NoValueError(f"{path} is no file of properties: {error}") from None
 
 
 def _read(path: Path) -> Secret:

@@ -90,8 +90,6 @@ class ConnectAttempt:
             raise DisconnectError(f"the name {host!r} cannot be resolved: {os_reason(error)}") from error
         if not endpoints:
             raise DisconnectError(f"the name {host!r} has no address")
-        if self._canonical:
-            self._names = {each: await self._network.canonical_name(each) for each in endpoints}
         first = self._first_address % len(endpoints)
         return endpoints[first:] + endpoints[:first]
 
@@ -115,6 +113,9 @@ class ConnectAttempt:
 
     async def _reach(self, endpoint: Endpoint) -> Connection:
         try:
+            if self._canonical:
+                self._note(endpoint, "no answer to the reverse look-up of its name")
+                self._names[endpoint] = await self._network.canonical_name(endpoint)
             return await self._negotiate(endpoint)
         except FAILURES as failure:
             self._note(endpoint, str(failure) if isinstance(failure, KafkaError) else os_reason(failure))
@@ -136,6 +137,7 @@ class ConnectAttempt:
 
     async def _open_connection(self, endpoint: Endpoint, newest: int) -> Connection:
         connection = self._make_connection(endpoint)
+        connection.known_as = self._names.get(endpoint)
         self._label = connection.label
         self._note(endpoint, "not connected")
         try:

@@ -64,6 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         self.silence = Silence(patience)
         self.idle_since = clock()
         self.secured = False  # by TLS
+        self.known_as: str | None = None  # the broker's name in logins, if it is not the host of its address
         self.has_identity: bool | None = None  # whether TLS can present a client certificate; None if only the user knows
         self.wrote_unanswered = False  # a request without a response (acks=0) was written
         self.bytes_out = 0

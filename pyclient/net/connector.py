@@ -110,7 +110,7 @@ class Connector:
     async def _authenticate_again(self, node: NodeConnections, connection: Connection) -> None:
         assert self._security.sasl is not None, "only an authenticated connection has a session"
         try:
-            await connection.authenticate(self._security.sasl.login(node.address.host), self._request_timeout)
+            await connection.authenticate(self._security.sasl.login(connection.known_as or node.address.host), self._request_timeout)
         except KafkaError as error:
             _log.warning("re-authentication failed: %s", error if connection.label in str(error) else f"{connection.label}: {error}")
             self._give_up_if_refused(error)

@@ -109,8 +109,11 @@ class AsyncioNetwork:
 
     async def canonical_name(self, endpoint: Endpoint) -> str:
         """Call the system's resolver in a thread of its own."""
-        name, _ = await _in_a_thread(lambda: socket.getnameinfo(endpoint.address, socket.NI_NUMERICSERV))
-        return name
+        try:
+            name, _ = await _in_a_thread(lambda: socket.getnameinfo(endpoint.address, socket.NI_NUMERICSERV))
+        except OSError:
+            name = str(endpoint.address[0])
+        return name.partition("%")[0]  # without the interface of an IPv6 address
 
     async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions,
                    tls: Tls | None = None) -> asyncio.Transport:

@@ -115,6 +115,41 @@ def test_no_report_of_variables_shows_a_value(secrets: Path) -> None:
         pytest.fail("a missing key was accepted")
 
 
+def test_a_value_that_an_option_refuses_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYCLIENT_TEST", PASSWORD)
+    for option in ("request_timeout_ms", "security_protocol", "bootstrap_servers"):
+        with pytest.raises(ConfigurationError, match=rf"^{option} .* = \[hidden\], from a config provider") as caught:
+            ProducerConfig.parse({"config.providers": "env", option: "${env:PYCLIENT_TEST}"})
+        assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("path", ["a\0b", "HERE/circle/x"])
+def test_what_is_no_path_is_named(tmp_path: Path, path: str) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    given = path.replace("HERE", str(tmp_path))
+    for settings in ({"client.id": f"${{file:{given}:k}}"}, {"client.id": "${file:/x:k}", "config.providers.file.param.allowed.paths": given}):
+        with pytest.raises(ConfigurationError, match="is no path of a file"):
+            provided({"config.providers": "file", **settings})
+
+
+@pytest.mark.parametrize("key", ["", ".", ".."])
+def test_a_directory_has_values_in_files_alone(tmp_path: Path, key: str) -> None:
+    with pytest.raises(ConfigurationError, match="is not the name of a file"):
+        provided({"config.providers": "directory", "client.id": f"${{directory:{tmp_path}:{key}}}"})
+
+
+def test_a_keyword_wins_over_the_mapping_for_providers_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYCLIENT_TEST", "x")
+    assert ProducerConfig.parse({"config.providers": "env", "client.id": "${env:PYCLIENT_TEST}"}, {"config_providers": ""}).client_id == "${env:PYCLIENT_TEST}"
+
+
+def test_a_malformed_escape_is_refused_without_its_text(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text(f"a={PASSWORD}\\u12\n")
+    with pytest.raises(ConfigurationError, match=r"is no file of properties: malformed \\uxxxx") as caught:
+        provided({"config.providers": "file", "client.id": f"${{file:{tmp_path}/f:a}}"})
+    assert PASSWORD not in "".join(traceback.TracebackException.from_exception(caught.value, capture_locals=True).format())
+
+
 # ---- properties files ------------------------------------------------------------------------------------------------
 
 
@@ -126,6 +161,8 @@ def test_no_report_of_variables_shows_a_value(secrets: Path) -> None:
     (r"a\:b\=c\ d=e\:f", {"a:b=c d": "e:f"}),
     (r"path=C:\\dir\tx\z", {"path": "C:\\dir\txz"}),
     (r"u=\u00e9\u20ac", {"u": "é€"}),
+    (r"halves=\ud83d\ude00", {"halves": "😀"}),
+    (r"a=\\u12", {"a": r"\u12"}),
     ("a=1\na=2", {"a": "2"}),
     ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
     ("a=b\\", {"a": "b"}),

@@ -30,7 +30,7 @@ BY_PASSWORD = {"security_protocol": "SASL_PLAINTEXT", "sasl_plain_username": "an
 def with_all_secrets(config: type[Config]) -> Config:
     given = {option.name: MARKER for option in config.fields() if option.secret and option.name != "sasl_token_provider"}
     assert len(given) >= 9
-    return config.parse(given)
+    return config.parse({**given, "proxy_url": f"socks5://anna:{MARKER}@proxy:1080"})
 
 
 @pytest.mark.parametrize("config", CONFIGS)

@@ -212,6 +212,17 @@ def test_the_canonical_name_is_that_of_the_systems_resolver(run: Runs) -> None:
     run(steps())
 
 
+def test_the_canonical_name_of_an_address_that_cannot_be_looked_up_is_the_address(run: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> tuple[str, str]:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    async def steps() -> None:
+        monkeypatch.setattr(socket, "getnameinfo", fails)
+        assert await AsyncioNetwork().canonical_name(Endpoint(socket.AF_INET6, ("fe80::1%eth0", 9092, 0, 2))) == "fe80::1"
+
+    run(steps())
+
+
 def test_names_are_written_as_certificates_have_them() -> None:
     assert [tls_name(host) for host in ("a.example.", "fe80::1%eth0", "::1", "10.0.0.1")] == ["a.example", "fe80::1", "::1", "10.0.0.1"]
 
