@@ -190,7 +190,7 @@ def objects(options: Options, sink: KafkaSink) -> Iterator[str]:
 def test_no_option_with_a_secret_stands_in_a_plan_under_any_of_its_names(spark: SparkSession) -> None:
     """Spark hides what it takes for a secret by its name; `register` adds the names that it does not know."""
     secrets = {option.name for option in ConsumerConfig.fields() if option.secret and option.name != "sasl_token_provider"}
-    given = {f"kafka.{spelled}": MARKER for secret in secrets for name in names_of(secret) - {"sasl_jaas_config"}
+    given = {f"kafka.{spelled}": f"socks5://a:{MARKER}@proxy:1" if secret == "proxy_url" else MARKER for secret in secrets for name in names_of(secret) - {"sasl_jaas_config"}
              for spelled in (name, name.replace("_", "."))}
     assert {"kafka.ssl.keystore.key", "kafka.ssl_key_pem", "kafka.sasl.plain.password"} <= set(given)
     with warnings.catch_warnings():
