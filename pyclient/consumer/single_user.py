@@ -71,6 +71,11 @@ class SingleUser:
                 raise ConcurrentUseError("this consumer is being used by another thread or task: only wakeup() may be called meanwhile. "
                                          "Give each its own consumer.")
             self._held[None] = call
+        try:
+            self._check()  # `close` of another thread may have ended since the first look: a poll would wait for ever
+        except BaseException:
+            self._held.pop(None, None)
+            raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if not self.in_listener:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from pyclient import Admin, AsyncConsumer, Consumer, TopicPartition
-from pyclient.errors import WakeupError
+from pyclient.consumer.single_user import SingleUser
+from pyclient.errors import ClientClosedError, WakeupError
 from pyclient.testing import Delay, Fail, FakeCluster
 from tests.waiting import eventually
 
@@ -171,3 +172,20 @@ def test_users_callbacks_run_between_polls_and_not_in_one_that_waits(cluster: Fa
             assert reported == []
         reader.poll(0)
     assert reported == [None, COUNT]
+
+
+# ---- one user at a time ----------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_is_let_in_behind_a_close_gets_the_error_of_a_closed_consumer() -> None:
+    looks: list[None] = []
+
+    def check() -> None:
+        looks.append(None)
+        if len(looks) > 1:  # another thread closes the consumer behind the first look
+            raise ClientClosedError
+
+    users = SingleUser(check, threading.get_ident)
+    with pytest.raises(ClientClosedError), users:
+        pytest.fail("a poll would wait here for ever")
+    assert not users.taken()
