@@ -125,6 +125,7 @@ _METHODS: Final = (
     # ── admin ──
     Method("admin", "list_partition_offsets", _K, "admin.list_offsets({partition: OffsetSpec.LATEST})"),
     Method("admin", "list_group_offsets", _K, 'admin.group_offsets("billing")'),
+    Method("admin", "remove_group_members", _K, 'admin.remove_members("billing")'),
     Method("admin", "list_consumer_groups", _C, "admin.list_groups()"),
     Method("admin", "describe_consumer_groups", _C, 'admin.describe_groups(["billing"])'),
     Method("admin", "list_consumer_group_offsets", _C, 'admin.group_offsets("billing")'),
