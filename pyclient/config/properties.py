@@ -10,7 +10,6 @@ _COMMENT: Final = ("#", "!")
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _KEY: Final = re.compile(r"((?:[^\\\s=:]|\\.)*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-_MALFORMED: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 _LINE: Final = re.compile(r"\r\n|\r|\n")
 
 
@@ -20,13 +19,11 @@ def properties(text: str) -> dict[str, Secret]:
     Raises:
         ValueError: an escaped character has less than four digits; the error does not hold the text.
     """
-    if any(_MALFORMED.search(line) for line in _logical_lines(text)):
-        raise ValueError("malformed \\uxxxx")
     found = {}
     for line in _logical_lines(text):
         match = _KEY.match(line)
         if match is not None:
-            found[_unescaped(match[1])] = Secret(_unescaped(line[match.end():]))
+            found[_unescaped(Secret(match[1]))] = Secret(_unescaped(Secret(line[match.end():])))
     return found
 
 
@@ -53,7 +50,14 @@ def _is_open(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
-def _unescaped(text: str) -> str:
+def _unescaped(text: Secret) -> str:
     """Two escapes may be the halves of one character, as in UTF-16."""
-    plain = _ESCAPED.sub(lambda each: chr(int(each[1], 16)) if each[1] else _ESCAPES.get(each[2], each[2]), text)
-    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return _ESCAPED.sub(_character, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _character(escaped: re.Match[str]) -> str:
+    if escaped[1]:
+        return chr(int(escaped[1], 16))
+    if escaped[2] == "u":
+        raise ValueError("malformed \\uxxxx")
+    return _ESCAPES.get(escaped[2], escaped[2])

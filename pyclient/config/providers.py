@@ -84,7 +84,10 @@ def _provider(name: str, parameters: Mapping[str, str]) -> _Provider:
 
 
 def _filled(option: str, value: object, providers: Mapping[str, _Provider]) -> object:
-    """*value* with each reference to one of the *providers* replaced; the text of others stays, as in Java."""
+    """*value* with each reference to one of the *providers* replaced; the text of others stays, as in Java.
+
+    The option decides whether it is a secret when it is converted; until then no report of variables shows it.
+    """
     if not isinstance(value, str) or "${" not in value:
         return value
 
@@ -92,12 +95,7 @@ def _filled(option: str, value: object, providers: Mapping[str, _Provider]) -> o
         provider = providers.get(match[1])
         return match[0] if provider is None else _value(option, match[0], provider, _Reference(match[2] or "", match[3]))
 
-    return _hidden(re.sub(_REFERENCE, found, value))
-
-
-def _hidden(value: str) -> Secret:
-    """The option decides whether it is a secret when it is converted; until then no report of variables shows it."""
-    return Secret(value)
+    return Secret(re.sub(_REFERENCE, found, value))
 
 
 def _value(option: str, text: str, provider: _Provider, reference: _Reference) -> Secret:

@@ -12,6 +12,8 @@ from pyclient.runtime.transport import AsyncioNetwork, Endpoint, SocketOptions, 
 
 RESOLVED_BY_PROXY: Final = ("socks5h", "http")
 """Schemes by which the proxy resolves brokers' names; by the others this machine does, as curl has it."""
+_NO_LIMIT_S: Final = 86_400.0
+"""The attempt to connect has a limit of its own, and cancels this."""
 
 
 class ProxiedNetwork(AsyncioNetwork):
@@ -49,11 +51,15 @@ class ProxiedNetwork(AsyncioNetwork):
 
     def _kept(self, sock: socket.socket, options: SocketOptions) -> socket.socket:
         self.keep(sock)
-        tune(sock, options)
+        try:
+            tune(sock, options)
+        except BaseException:
+            sock.close()
+            raise
         return sock
 
     async def _ask(self, proxy: Endpoint, endpoint: Endpoint) -> socket.socket:
-        """Ask the proxy for a connection; the attempt to connect has a time limit of its own."""
+        """Ask the proxy for a connection."""
         asks = self._kinds.make(self._scheme, proxy, self._user, self._password)
         try:
             sock: socket.socket = await asks.connect(*endpoint.address[:2], timeout=_NO_LIMIT_S)
@@ -61,9 +67,6 @@ class ProxiedNetwork(AsyncioNetwork):
             said = without([self._password or ""], in_one_line(str(error)))
             raise ConnectionError(f"the proxy {self._shown} (proxy_url) does not connect to {endpoint}: {said or type(error).__name__}") from error
         return sock
-
-
-_NO_LIMIT_S: Final = 86_400.0
 
 
 class _ProxyKinds:
