@@ -63,10 +63,10 @@ def test_an_async_consumer_returns_the_same(cluster: FakeCluster) -> None:
 
 
 def test_the_high_watermark_is_that_of_the_last_fetch_and_none_before(cluster: FakeCluster, consumer: Consumer) -> None:
+    cluster.pause(1)  # it answers no fetch
     consumer.assign([TP])
-    consumer.pause(TP)
     assert consumer.high_watermark(TP) is None
-    consumer.resume(TP)
+    cluster.resume(1)
     assert len(consumer.poll(10, max_records=1)) == 1
     assert consumer.high_watermark(TP) == COUNT
     cluster.produce("t", b"y", partition=0)
