@@ -10,13 +10,11 @@ import json
 import signal
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pyclient import AsyncConsumer, Consumer
 from pyclient.errors import CommitFailedError, RebalanceInProgressError, WakeupError
-
-RUNNING: Final = "running"
-"""What it reports once SIGTERM lets it leave the group."""
+from tests.broker.durability.processes import RUNNING, report
 
 
 class Program:
@@ -33,7 +31,7 @@ class Program:
         """A sync consumer has a loop of its own, and this one waits for it."""
         consumer: Any = (AsyncConsumer if self._use_async else Consumer)(**self._options, rebalance_listener=self)
         signal.signal(signal.SIGTERM, lambda *_: self._stop(consumer))
-        self._report(RUNNING)
+        report(RUNNING)
         if self._use_async:
             async with consumer:
                 await self._read(consumer)
@@ -42,13 +40,13 @@ class Program:
                 await self._read(consumer)
 
     def on_partitions_assigned(self, partitions: Any) -> None:
-        self._report("assigned", *(each.partition for each in partitions))
+        report("assigned", *(each.partition for each in partitions))
 
     def on_partitions_revoked(self, partitions: Any) -> None:
-        self._report("revoked", *(each.partition for each in partitions))
+        report("revoked", *(each.partition for each in partitions))
 
     def on_partitions_lost(self, partitions: Any) -> None:
-        self._report("lost", *(each.partition for each in partitions))
+        report("lost", *(each.partition for each in partitions))
 
     def _stop(self, consumer: Any) -> None:
         self._stopping = True
@@ -69,11 +67,7 @@ class Program:
         try:
             await now(consumer.commit())
         except (CommitFailedError, RebalanceInProgressError) as refused:
-            self._report("refused", type(refused).__name__)
-
-    @staticmethod
-    def _report(*words: Any) -> None:
-        print(*words, flush=True)
+            report("refused", type(refused).__name__)
 
 
 async def now(answer: Any) -> Any:

@@ -107,11 +107,11 @@ def process_under_faults(kafka_cluster: LocalCluster, topic: str, tmp_path: Path
         verdicts = {reader: judge(running.acknowledged(), sent, outputs(found)) for reader, found in read.items()}
         uncommitted = judge(running.acknowledged(), sent, outputs(by_us(kafka_cluster, written, "read_uncommitted")))
         facts |= {
-            "lasted_s": round(running.lasted_s, 1), "inputs": count, "killed": group.killed, "fenced": group.fenced, "frozen": group.froze,
+            "lasted_s": round(running.lasted_s, 1), "inputs": count, "killed": group.processes.killed, "fenced": group.fenced, "frozen": group.froze,
             "restarted": group.restarted,
             "verdicts": {reader: verdict._asdict() for reader, verdict in verdicts.items()}, "uncommitted": uncommitted._asdict()}
     finally:
-        keep(kafka_cluster, wish, name, **facts, reported=group.reported, errors=group.errors.splitlines()[-200:], struck=faults)
+        keep(kafka_cluster, wish, name, **facts, reported=group.processes.reported, errors=group.processes.errors.splitlines()[-200:], struck=faults)
     print(json.dumps(facts))
     assert count >= wish.inputs
     assert verdicts == dict.fromkeys(read, Verdict(count, lost=0, doubled=0, misplaced=0, strange=0))

@@ -72,9 +72,9 @@ def test_every_record_is_delivered_and_no_commit_goes_back_while_brokers_and_mem
         back = goes_back(commits(kafka_cluster, topic))
         facts |= {
             "strategy": strategy, "lasted_s": round(running.lasted_s, 1), "offered_per_s": round(running.offered), "sent": sum(sent.values()),
-            "read": read, "members_killed": group.killed, "verdict": verdict._asdict(), "commits_back": len(back)}
+            "read": read, "members_killed": group.processes.killed, "verdict": verdict._asdict(), "commits_back": len(back)}
     finally:
-        keep(kafka_cluster, wish, "readers", **facts, reported=group.reported, errors=group.errors.splitlines()[-200:], struck=faults)
+        keep(kafka_cluster, wish, "readers", **facts, reported=group.processes.reported, errors=group.processes.errors.splitlines()[-200:], struck=faults)
     print(json.dumps(facts))
     assert verdict == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
     assert back == {}

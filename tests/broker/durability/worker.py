@@ -11,9 +11,8 @@ from typing import Any, Final
 from pyclient import AsyncConsumer, AsyncProducer, Consumer, Producer, Record
 from pyclient.errors import KafkaError
 from pyclient.processing import AsyncExactlyOnce, ExactlyOnce, Output
+from tests.broker.durability.processes import RUNNING, report
 
-RUNNING: Final = "running"
-"""What it reports once its producer has fenced older ones and SIGTERM ends its loop."""
 FENCED: Final = 3
 """Its exit code after a fatal error."""
 
@@ -59,10 +58,6 @@ class Program:
 
     def _output(self, record: Record) -> Output:
         return Output(self._target, record.value, partition=record.partition)
-
-
-def report(*words: Any) -> None:
-    print(*words, flush=True)
 
 
 def main() -> None:
