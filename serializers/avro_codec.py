@@ -6,19 +6,21 @@ from __future__ import annotations
 
 import io
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyclient.codec.avro_defaults import encoded_default
 from pyclient.errors import SerializationError, with_article
 from pyclient.redaction import in_one_line
-from pyclient.serializers.avro_check import quick_check
+from pyclient.serializers.avro_parts import is_recursive, part_of
 from pyclient.serializers.avro_scan import AvroScan, DamagedError
 from pyclient.serializers.avro_schema import AvroSchema
 
 MOST_SHOWN: Final = 5
 """Fields that an error lists."""
+DEEPEST: Final = 500
+"""Containers inside each other that are written; fastavro's compiled code overflows the stack at some thousand."""
 PARTS: Final = ("type", "items", "values", "fields")
 """Where a schema holds others."""
 Prefix: TypeAlias = bytes | uuid.UUID
@@ -45,7 +47,7 @@ class ColumnSource(NamedTuple):
 
 
 class AvroWriter:
-    """Encodes values of one schema.
+    """Encodes values of one schema: common ones by compiled code, which leaves all others to fastavro.
 
     *strict* refuses fields that the schema does not have. *validate* checks types and ranges before anything is
     written; without it a number out of range is written as it is, and other clients may not be able to read it.
@@ -60,7 +62,9 @@ class AvroWriter:
         self._strict = strict
         self._write = schemaless_writer
         self._validated = validated
-        self._check: Final = quick_check(schema.parsed) if validate else None
+        self._validate = validate
+        self._quick: Final = part_of(schema.parsed, strict=strict)
+        self._is_recursive: Final = is_recursive(schema.parsed)
 
     def encode(self, value: Any, prefix: bytes = b"") -> bytes:
         """*prefix* and the value's bytes.
@@ -68,10 +72,14 @@ class AvroWriter:
         Raises:
             SerializationError: the value does not fit the schema; the message has the path of the field.
         """
+        return self._quick.encode(value, prefix) or self._by_fastavro(value, prefix)
+
+    def _by_fastavro(self, value: Any, prefix: bytes) -> bytes:
         out = io.BytesIO()
-        check = self._check
+        if self._is_recursive and _is_deep(value):
+            raise SerializationError(f"the value has more than {DEEPEST} containers inside each other; the Avro schema {self._shown} is recursive")
         try:
-            if check is None or check(value) or self._validated(value, self._parsed, raise_errors=False):
+            if not self._validate or self._validated(value, self._parsed, raise_errors=False):
                 out.write(prefix)
                 self._write(out, self._parsed, value, strict_allow_default=self._strict)
                 return out.getvalue()
@@ -191,6 +199,24 @@ def _value_of(field: dict[str, Any], named: dict[str, Any]) -> Any:
 
 def _shown(schema: AvroSchema) -> str:
     return schema.name or schema.text[:80]
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether it has more than `DEEPEST` containers inside each other; each is looked at once per level."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        within = {id(each): each for outer in level for each in _held(outer)}
+        if not within:
+            return False
+        level = list(within.values())
+    return True
+
+
+def _held(value: Any) -> Iterable[Any]:
+    """The values in a container; a text or bytes is none."""
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray)) else ()
 
 
 def _reason(error: Exception) -> str:

@@ -44,6 +44,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/unit/test_avro.py": "generated schemas beside the reference implementation",
     "tests/unit/test_avro_columns.py": "generated schemas beside single records",
     "tests/unit/test_avro_encoder.py": "generated schemas beside single records",
+    "tests/unit/test_avro_values.py": "generated schemas and values beside fastavro",
     "tests/unit/test_registry_client.py": "each failure of a registry, in real seconds",
     "tests/unit/test_registry_clients.py": "serdes of a registry in all clients",
     "tests/unit/test_registry_serdes.py": "each kind with a registry",

@@ -1,4 +1,4 @@
-# What avro_columns and avro_rows share: the kinds of nodes, which are the places of avro_program.KINDS.
+# What avro_columns, avro_rows and avro_values share: the kinds of nodes, which are the places of avro_program.KINDS.
 from libc.stdint cimport int64_t
 
 
@@ -21,6 +21,7 @@ cdef enum:
     DECIMAL = 15
     DECIMAL_FIXED = 16
     UUID = 17
+    UNION = 18  # of several types: avro_values alone
 
 
 cdef inline bint is_uuid(const unsigned char *at, int64_t size) noexcept nogil:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from pyclient.errors import ConfigurationError, SerializationError
 from pyclient.serializers.avro import AvroSerde
-from pyclient.serializers.avro_check import quick_check
 from pyclient.serializers.avro_scan import MOST_NESTED
 from pyclient.serializers.avro_schema import AvroSchema
 
@@ -273,19 +272,3 @@ def test_a_schema_that_is_not_valid_is_refused_when_the_serde_is_made(wrong: Any
 def test_a_number_is_never_cut_or_turned_into_another_type(schema: Any, value: Any) -> None:
     with pytest.raises(SerializationError, match=r"is an? "):
         AvroSerde(record({"name": "a", "type": schema})).serialize("t", {"a": value})
-
-
-@settings(deadline=None)
-@given(st.data())
-def test_the_quick_check_accepts_only_what_the_whole_validation_accepts(data: st.DataObject) -> None:
-    from fastavro.validation import validate
-
-    source, _ = data.draw(schemas())
-    _, values = data.draw(schemas())
-    parsed, value = AvroSchema(source).parsed, data.draw(values)
-    check = quick_check(parsed)
-    if check is not None and source not in ("string", "bytes") and check(value):
-        written = contextlib.suppress(SerializationError)
-        with written:
-            AvroSerde(source).serialize("t", value)
-            assert value is None or validate(value, parsed, raise_errors=False)
