@@ -121,9 +121,11 @@ def check_machine() -> None:
         raise NoRootError("this needs root on Debian")
     if shutil.which("debootstrap") is None:
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "debootstrap"]):
-            if subprocess.run(command, env=quiet, capture_output=True, check=False).returncode:
-                raise NoRootError("debootstrap cannot be installed")
+        patient = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]  # another program may be installing
+        for command in ([*patient, "update"], [*patient, "install", "-y", "--no-install-recommends", "debootstrap"]):
+            done = subprocess.run(command, env=quiet, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise NoRootError(f"debootstrap cannot be installed: {done.stderr.splitlines()[-1:]}")
 
 
 def make_root(interpreter: Interpreter) -> None:
