@@ -41,6 +41,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/spark/test_source.py": "streams that fail and restart",
     "tests/spark/test_sql_programs.py": "examples, two of them with a Spark of their own",
     # formats with a schema
+    "tests/test_serializers_docs.py": "each program of the page in a process of its own",
     "tests/unit/test_avro.py": "generated schemas beside the reference implementation",
     "tests/unit/test_avro_columns.py": "generated schemas beside single records",
     "tests/unit/test_avro_encoder.py": "generated schemas beside single records",
