@@ -191,6 +191,15 @@ class ColumnEncoder(Protocol):
         producer: they may be anything. *first* is the first row's index in what the user gave, for errors."""
 
 
+@runtime_checkable
+class AddsColumnHeaders(Protocol):
+    """Optional power of a `ColumnEncoder`: it adds headers to the records of its column's rows."""
+
+    def headers(self, topic: str, /, *, is_key: bool) -> Headers:
+        """What each record of *topic* gets behind its own headers, unless its row is null. Called after `prepare`; must
+        not block."""
+
+
 Serialize: TypeAlias = Callable[[str, Any, Headers], bytes | None]
 Deserialize: TypeAlias = Callable[[str, bytes | None, Headers], Any]
 

@@ -73,7 +73,7 @@ class AvroSerde:
     def column_source(self) -> ColumnSource:
         """What `AvroDecoder` and `AvroEncoder` need."""
         return ColumnSource(len(self._header), None, lambda: self.schema, self._writer_of, lambda topic: (self.schema, self._header),
-                            lambda *_: True, self._strict)
+                            lambda topic: (), lambda *_: True, self._strict)
 
     def _writer_of(self, topic: str, prefix: Prefix) -> AvroSchema:
         """The schema of data that begins with *prefix*."""

@@ -19,7 +19,7 @@ from pyclient.codec.avro_program import AvroNode, arrow_type, finished, node_of
 from pyclient.codec.avro_resolution import Plan, UnresolvedError, plan_of
 from pyclient.codec.avro_rows import AvroRows
 from pyclient.errors import ConfigurationError, KafkaError, SchemaRegistryError, SerializationError
-from pyclient.records import TopicPartition
+from pyclient.records import Headers, TopicPartition
 from pyclient.serializers.avro_codec import AvroWriter, ColumnSource, Prefix, is_bytes, reader_of
 from pyclient.serializers.avro_schema import AvroSchema
 
@@ -369,8 +369,7 @@ class AvroEncoder:
     first. A missing field gets its default. The names of fields count, not their order.
 
     Args:
-        serde: an `AvroSerde`, or an `AvroRegistrySerde` with ``id_in="value"``. Its *strict* refuses fields that the
-            schema does not have.
+        serde: an `AvroSerde` or `AvroRegistrySerde`. Its *strict* refuses fields that the schema does not have.
         column: the column's name; left out, it is ``value`` or ``key``.
 
     Raises:
@@ -416,16 +415,25 @@ class AvroEncoder:
         if len(schemas) > 1:
             raise SerializationError("the topics have different schemas: send the rows of each topic by a call of its own")
         node = next(each.node for each in written if each is not None)
+        column = self.column or ("key" if is_key else "value")
+        strict = self._source(is_key=is_key).strict
         try:
-            fitted = AvroInput(node, data, strict=self._source(is_key=is_key).strict)
+            fitted = AvroInput(node, data, strict=strict)
         except MisfitError as error:
-            raise SerializationError(str(error)) from error
+            at = _first_misfit(node, data, strict=strict)
+            where = f"column {column!r}" if at is None else f"column {column!r}, row {first + at}"
+            raise SerializationError(f"{where}: {error}") from error
         rows = AvroRows(node.program(), fitted.buffers, len(data))
-        self._write(rows, node, len(data), [None if each is None else each.prefix for each in written], places, first)
+        if (at := self._write(rows, len(data), [None if each is None else each.prefix for each in written], places)) < len(data):
+            raise SerializationError(f"column {column!r}, row {first + at}: {list(node.walk())[rows.fault_node].where} {rows.fault}")
         return large_binary(rows, len(data))
 
-    def _write(self, rows: AvroRows, node: AvroNode, count: int, prefixes: Sequence[bytes | None], places: Sequence[int] | None,
-               first: int) -> None:
+    def headers(self, topic: str, *, is_key: bool) -> Headers:
+        """The header with the schema's GUID (``id_in="headers"``), for each record of *topic* but tombstones."""
+        return self._source(is_key=is_key).added(topic)
+
+    def _write(self, rows: AvroRows, count: int, prefixes: Sequence[bytes | None], places: Sequence[int] | None) -> int:
+        """The first row that does not fit; *count*: there is none."""
         start = 0
         while start < count:
             place = 0 if places is None else places[start]
@@ -434,14 +442,34 @@ class AvroEncoder:
             if prefix is None:
                 rows.skip(stop)
             elif (at := rows.write(stop, prefix)) < stop:
-                raise SerializationError(f"row {first + at}: {list(node.walk())[rows.fault_node].where} {rows.fault}")
+                return at
             start = stop
+        return count
 
     def _source(self, *, is_key: bool) -> ColumnSource:
         found = self._sources.get(is_key)
         if found is None:
             found = self._sources[is_key] = _source(self._serde, is_key=is_key)
         return found
+
+
+def _first_misfit(node: AvroNode, data: Any, *, strict: bool) -> int | None:
+    """The first row whose value cannot be converted, found by halving; None: the whole column has another type."""
+    def misfits(start: int, stop: int) -> bool:
+        places = import_module("pyarrow").array(range(start, stop), "int64")
+        try:
+            AvroInput(node, data.take(places), strict=strict)  # a copy: a slice would share its children
+        except MisfitError:
+            return True
+        return False
+
+    low, high = 0, len(data)
+    if misfits(0, 0):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if misfits(low, middle) else (middle, high)
+    return low
 
 
 def large_binary(rows: AvroRows, count: int) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyclient.codec.avro_defaults import encoded_default
 from pyclient.errors import SerializationError, with_article
+from pyclient.records import Headers
 from pyclient.redaction import in_one_line
 from pyclient.serializers.avro_parts import is_recursive, part_of
 from pyclient.serializers.avro_scan import AvroScan, DamagedError
@@ -40,6 +41,8 @@ class ColumnSource(NamedTuple):
     """(topic, prefix) → the writer's schema, or SerializationError."""
     written: Callable[[str], tuple[AvroSchema, bytes]]
     """Topic → the schema to write with, and its prefix."""
+    added: Callable[[str], Headers]
+    """Topic → the headers of what is written; called behind *written*."""
     knows: Callable[[str, Prefix | None], bool]
     """(topic, prefix; None: to write) → whether the schema is known without asking a registry."""
     strict: bool

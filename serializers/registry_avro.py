@@ -87,7 +87,7 @@ class AvroRegistrySerde(RegistrySerde):
     def column_source(self) -> ColumnSource:
         """What `AvroDecoder` and `AvroEncoder` need."""
         return ColumnSource(PREFIX.size, KEY_HEADER if self.is_key else VALUE_HEADER, lambda: self.schema, self._writer_of, self._written_as,
-                            self._knows, self._strict)
+                            self._headers_for, self._knows, self._strict)
 
     def _writer_of(self, topic: str, prefix: Prefix) -> AvroSchema:
         return self._avro(self._writers(topic, self._framed_as(topic, prefix)))
@@ -96,12 +96,16 @@ class AvroRegistrySerde(RegistrySerde):
         return Framed(prefix, b"") if isinstance(prefix, uuid.UUID) else self._unframed(topic, prefix, ())
 
     def _written_as(self, topic: str) -> tuple[AvroSchema, bytes]:
-        if self._in_headers:
-            raise ConfigurationError("id_in='headers': columns are written with the id before the value only; use id_in='value'", option="id_in")
         ready = self._ready.get(topic) or self._made_ready(topic)
-        if not ready.prefix:
+        if is_bytes(ready.writer.schema):
             raise ConfigurationError("the plain type bytes has no columns: send them as they are")
         return ready.writer.schema, ready.prefix
+
+    def _headers_for(self, topic: str) -> Headers:
+        if not self._in_headers:
+            return ()
+        ready = self._ready.get(topic) or self._made_ready(topic)
+        return (self._header_of(ready.found),)
 
     def _knows(self, topic: str, prefix: Prefix | None) -> bool:
         if prefix is None:

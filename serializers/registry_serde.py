@@ -168,9 +168,11 @@ class RegistrySerde:
     def _framed(self, found: RegisteredSchema, payload: bytes, indexes: bytes = b"") -> Any:
         if not self._in_headers:
             return PREFIX.pack(MAGIC, found.id) + indexes + payload
+        return Serialized(payload, (self._header_of(found, indexes),))
+
+    def _header_of(self, found: RegisteredSchema, indexes: bytes = b"") -> tuple[str, bytes]:
         assert found.guid is not None, "checked when it was read"
-        header = bytes([MAGIC_GUID]) + found.guid.bytes + indexes
-        return Serialized(payload, ((KEY_HEADER if self.is_key else VALUE_HEADER, header),))
+        return KEY_HEADER if self.is_key else VALUE_HEADER, bytes([MAGIC_GUID]) + found.guid.bytes + indexes
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 

@@ -8,11 +8,12 @@ Knows pyarrow (imported on first use); knows no producers.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyclient.codec.arrow_columns import Column
+from pyclient.records import Headers
 
 LAST_SECOND: Final = (2**63 - 1) // 1000
 ROWS: Final = 65_536
@@ -73,6 +74,28 @@ class Batch:
         else:
             self.key = _bytes(self._arrow, array)
 
+    def add_headers(self, part: str, added: Sequence[Headers]) -> None:
+        """Give each row of the encoded "value" or "key" column that is not null the headers at its place in *added*,
+        behind its own. Places are those of `encode`.
+
+        Raises:
+            ValueError: the column of headers is damaged.
+        """
+        if not any(added):
+            return
+        kind = self._arrow.list_(self._arrow.struct([("key", self._arrow.string()), ("value", self._arrow.binary())]))
+        made = [[{"key": key, "value": value} for key, value in pairs] for pairs in added]
+        places = [place if is_valid else len(made) for place, is_valid in
+                  zip(self._places(0, self.rows) or [0] * self.rows, self._arrays[part].is_valid().to_pylist(), strict=True)]
+        own = _own_headers(self._arrow, self._arrays.get("headers"))
+        if own is None:
+            array = self._arrow.array([*made, None], kind).take(self._arrow.array(places, self._arrow.int32()))
+        else:
+            array = self._arrow.array([[*(row or ()), *([*made, []][place])] for row, place in zip(own, places, strict=True)], kind)
+        self._arrays["headers"] = array
+        if not self._as_lists:
+            self.headers = _headers(self._arrow, array)
+
     def lists(self, start: int, stop: int) -> Lists:
         """Rows *start* to *stop*, as Python's objects."""
         count = stop - start
@@ -100,6 +123,18 @@ class Batch:
 
     def _places(self, start: int, count: int) -> list[int] | None:
         return None if self._codes is None else [0 if code is None else 1 + code for code in self._codes.slice(start, count).to_pylist()]
+
+
+def _own_headers(arrow: Any, array: Any) -> list[Any] | None:
+    """The rows of a column of headers as Python's objects; None: there are none."""
+    if array is None or arrow.types.is_null(array.type):
+        return None
+    try:
+        array.validate(full=True)
+    except arrow.ArrowException as error:
+        raise ValueError(f"the column of headers is damaged: {error}") from None
+    rows: list[Any] = array.to_pylist()
+    return rows
 
 
 def _pair(header: Mapping[str, Any] | None) -> tuple[Any, Any]:

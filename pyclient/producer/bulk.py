@@ -19,7 +19,7 @@ from pyclient.buffers.pool import Waiter
 from pyclient.buffers.rows import CHUNK, Rows, no_partition
 from pyclient.codec.arrow_input import Batch, Lists, Names, batches
 from pyclient.errors import BufferExhaustedError, ConfigurationError, KafkaError
-from pyclient.plugins import ColumnEncoder
+from pyclient.plugins import AddsColumnHeaders, ColumnEncoder
 from pyclient.client.interceptors import Interceptors
 from pyclient.producer.arguments import as_bytes, check_partition, check_timestamp, header_pairs, headers_bytes
 from pyclient.producer.core import ProducerCore
@@ -213,6 +213,8 @@ class BulkSend:
             for name in filter(None, names):
                 yield PrepareColumn(encoder, name, is_key)
             batch.encode(part, partial(encoder.encode, topics=names, first=first, is_key=is_key))
+            if isinstance(encoder, AddsColumnHeaders):
+                batch.add_headers(part, [encoder.headers(name, is_key=is_key) if name else () for name in names])
 
     def _load_lists(self, rows: Rows, names: list[str], first: int, lists: Lists) -> Steps[Step, None]:
         places = lists[4]

@@ -95,8 +95,9 @@ def test_types_that_hold_the_same_values_fit(source: Any, array: Any) -> None:
 
 
 @pytest.mark.parametrize(("source", "array", "why"), [
-    ("int", pyarrow.array([1, 2**40]), "f is int64, and does not fit int32"),
-    ("int", pyarrow.array(["1"]), "f is string, not int32: cast it first"),
+    ("int", pyarrow.array([1, 2**40]), "column 'value', row 101: f is int64, and does not fit int32"),
+    ({"type": "array", "items": "int"}, pyarrow.array([[1], [], [3, 4], [2, 2**40], [2**40]]).slice(1), r"column 'value', row 102: f\.\[\] is int64, and does not"),
+    ("int", pyarrow.array(["1"]), "^column 'value': f is string, not int32: cast it first"),
     ("long", pyarrow.array([1.0]), "f is double, not int64: cast it first"),
     ("string", pyarrow.array([b"x"]), "f is binary, not string: cast it first"),
     ("bytes", pyarrow.array(["x"]), "f is string, not binary: cast it first"),
@@ -104,7 +105,7 @@ def test_types_that_hold_the_same_values_fit(source: Any, array: Any) -> None:
     ("int", pyarrow.array([1, None]), "row 101: f is null, which the schema does not allow"),
     ("null", pyarrow.array([1]), "f is int64 with values, and null in the schema"),
     ({"type": "fixed", "name": "F", "size": 2}, pyarrow.array([b"abc"]), "f is binary, and does not fit"),
-    ({"type": "enum", "name": "E", "symbols": ["a"]}, pyarrow.array(["a", "z"]), "f has 'z', which is no symbol of the enum"),
+    ({"type": "enum", "name": "E", "symbols": ["a"]}, pyarrow.array(["a", "z"]), "column 'value', row 101: f has 'z', which is no symbol of the enum"),
     ({"type": "enum", "name": "E", "symbols": ["a"]}, pyarrow.array([0]), "f is int64, not strings"),
     ({"type": "array", "items": "int"}, pyarrow.array([1]), "f is int64, not a list"),
     ({"type": "array", "items": "int"}, pyarrow.array([[1, 4], [2]], pyarrow.list_view(pyarrow.int32())), "f is list_view"),
@@ -208,12 +209,56 @@ def test_rows_without_a_topic_are_refused_and_the_others_sent(cluster: FakeClust
 def test_a_row_that_does_not_fit_is_raised_before_any_of_its_rows_is_queued(cluster: FakeCluster) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         table = pyarrow.table({"value": [{"id": 1}, {"id": None}]})
-        with pytest.raises(SerializationError, match="row 1: id is null"):
+        with pytest.raises(SerializationError, match="column 'value', row 1: id is null"):
             producer.send_arrow("orders", table, value=AvroEncoder(AvroSerde(ORDER)))
         with pytest.raises(ValueError, match="no column 'value'"):
             producer.send_arrow("orders", pyarrow.table({"key": ["x"]}), value=AvroEncoder(AvroSerde(ORDER)))
         with pytest.raises(TypeError, match="expected a column's name"):
             producer.send_arrow("orders", table, value=AvroSerde(ORDER))  # type: ignore[arg-type]
+    assert stored(cluster) == []
+
+
+def test_a_bad_row_leaves_the_rows_encoded_before_it_queued_and_a_note_has_where_to_go_on(cluster: FakeCluster) -> None:
+    rows: Any = pyarrow.chunked_array([[{"id": 1}, {"id": 2}], [{"id": 3}, {"id": None}]])
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        with pytest.raises(SerializationError, match="column 'body', row 3: id is null") as raised:
+            producer.send_arrow("orders", pyarrow.table({"body": rows}), value=AvroEncoder(AvroSerde(ORDER), "body"))
+        producer.flush()
+    assert "2" in raised.value.__notes__[0]
+    assert len(stored(cluster)) == 2
+
+
+@pytest.mark.parametrize("options", [{}, {"key_serializer": "string"}])
+@pytest.mark.parametrize("headers", [None, [[{"key": "own", "value": b"1"}], None, [], [{"key": "own", "value": b"2"}]]])
+def test_ids_in_headers_are_added_to_the_rows_own_headers_but_not_to_tombstones(
+        cluster: FakeCluster, registry: FakeSchemaRegistry, options: Any, headers: Any) -> None:
+    rows, own = [ROWS[0], None, ROWS[2], ROWS[0]], [[(each["key"], each["value"]) for each in row or ()] for row in headers or [None] * 4]
+    kind = pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))
+    columns: dict[str, Any] = {"value": rows, "to": ["bills", None, None, "bills"], **({} if headers is None else {"headers": pyarrow.array(headers, kind)})}
+    with SchemaRegistryClient(registry.url) as client, Producer(bootstrap_servers=cluster.bootstrap_servers, **options) as producer:
+        serde = AvroRegistrySerde(client, ORDER, id_in="headers")
+        producer.send_arrow("orders", pyarrow.table(columns), value=AvroEncoder(serde), topic_column="to").result(10)
+        framed = [serde.serialize("orders", ROWS[2]), serde.serialize("bills", ROWS[0])]
+        with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+            consumer.assign([TopicPartition("orders", 0), TopicPartition("bills", 0)])
+            consumer.seek_to_beginning()
+            read: dict[str, list[Any]] = {"orders": [], "bills": []}
+            while sum(map(len, read.values())) < 4:
+                for record in consumer.poll(10):
+                    read[record.topic].append(record)
+    assert [(each.value, list(each.headers)) for each in read["orders"]] == [(None, own[1]), (framed[0].data, [*own[2], *framed[0].headers])]
+    assert [(each.value, list(each.headers)) for each in read["bills"]] == [
+        (framed[1].data, [*own[0], *framed[1].headers]), (framed[1].data, [*own[3], *framed[1].headers])]
+
+
+def test_a_damaged_column_of_headers_is_refused_before_headers_are_added(cluster: FakeCluster, registry: FakeSchemaRegistry) -> None:
+    pair = pyarrow.StructArray.from_arrays([pyarrow.array(["a"]), pyarrow.array([b"1"])], ["key", "value"])
+    beyond = pyarrow.Array.from_buffers(pyarrow.list_(pair.type), 2, [None, pyarrow.array([0, 7, 1], pyarrow.int32()).buffers()[1]], children=[pair])
+    table = pyarrow.table({"value": [ROWS[0]] * 2, "headers": beyond})
+    with SchemaRegistryClient(registry.url) as client, Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        encoder = AvroEncoder(AvroRegistrySerde(client, ORDER, id_in="headers"))
+        with pytest.raises(ValueError, match="damaged"):
+            producer.send_arrow("orders", table, value=encoder)
     assert stored(cluster) == []
 
 
