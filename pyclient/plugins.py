@@ -134,7 +134,8 @@ class PreparesValues(Protocol):
 
     async def prepare_async(self, topic: str, value: Any, /) -> None:
         """Awaited before each ``serialize(topic, value)``, on the producer's loop; for None too. Its errors are those
-        of ``serialize``. Make it quick when nothing is to be done; bound its waits: no option of the producer does."""
+        of ``serialize``. Make it quick when nothing is to be done. It is cancelled, and the record refused, when
+        ``max_block_ms`` is over."""
 
 
 @runtime_checkable

@@ -90,7 +90,7 @@ class ProducerConfig(ClientConfig):
         "2.1", 120_000, Int(),
         "Longest time from send until the delivery succeeds or fails. If not set, raised to linger_ms + request_timeout_ms when that is more.")
     max_block_ms: int = option(
-        "0.9", 60_000, Int(high=INT64_MAX), "Longest time send may wait for metadata and for space in buffer_memory, together.")
+        "0.9", 60_000, Int(high=INT64_MAX), "Longest time send may wait for metadata, for space in buffer_memory and, in an AsyncProducer, for serializers that await, together.")
     enable_idempotence: bool = option(
         "0.11", True, Bool(),
         "Write each record exactly once and in order, in spite of retries. If not set, off when acks, retries or "

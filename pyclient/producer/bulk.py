@@ -135,7 +135,7 @@ class BulkSend:
         """The same; what could not be prepared is refused."""
         if not self._router.prepares:
             return values, keys
-        errors = yield PrepareEach(self._router, list(zip(names, keys or [None] * len(values), values, strict=True)))
+        errors = yield PrepareEach(self._router, list(zip(names, keys or [None] * len(values), values, strict=True)), self._budget)
         return [value if error is None else _Refused(error) for value, error in zip(values, errors, strict=True)], keys
 
     def _intercepted(self, interceptors: Interceptors, names: list[str], values: list[Any], keys: list[Any] | None,
@@ -211,7 +211,7 @@ class BulkSend:
         for part, encoder in encoders.items():
             is_key = part == "key"
             for name in filter(None, names):
-                yield PrepareColumn(encoder, name, is_key)
+                yield PrepareColumn(encoder, name, is_key, self._budget)
             batch.encode(part, partial(encoder.encode, topics=names, first=first, is_key=is_key))
             if isinstance(encoder, AddsColumnHeaders):
                 batch.add_headers(part, [encoder.headers(name, is_key=is_key) if name else () for name in names])

@@ -1,11 +1,13 @@
 """Steps that await what serializers need before they serialize (`pyclient.plugins.PreparesValues`).
 
-Only an async producer awaits; in a sync one ``serialize`` itself may block, so there the steps do nothing.
+Only an async producer awaits; in a sync one ``serialize`` itself may block, so there the steps do nothing. All waits are
+within the ``max_block_ms`` of their call, and a preparation that takes longer is cancelled: its record is refused.
 """
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import attrs
@@ -13,6 +15,7 @@ import attrs
 from pyclient.errors import SerializationError
 from pyclient.plugins import ColumnEncoder
 from pyclient.producer.routing import Router
+from pyclient.producer.waits import BlockBudget
 from pyclient.runtime.loop_thread import Portal
 
 Unserialized: TypeAlias = tuple[str, Any, Any]
@@ -25,13 +28,14 @@ class Prepare:
 
     router: Router
     record: Unserialized
+    budget: BlockBudget
 
     def run(self, portal: Portal) -> None:
         """As `Step.run`."""
 
     async def run_async(self) -> None:
         """As `Step.run_async`."""
-        await _prepare(self.router, *self.record)
+        await in_time(partial(_prepare, self.router, *self.record), self.budget, self.record[0])
 
 
 @attrs.frozen
@@ -40,6 +44,7 @@ class PrepareEach:
 
     router: Router
     records: Sequence[Unserialized]
+    budget: BlockBudget
 
     def run(self, portal: Portal) -> list[SerializationError | None]:
         """As `Step.run`."""
@@ -47,7 +52,7 @@ class PrepareEach:
 
     async def run_async(self) -> list[SerializationError | None]:
         """As `Step.run_async`."""
-        return [await _error_of(self.router, record) for record in self.records]
+        return [await _error_of(Prepare(self.router, record, self.budget)) for record in self.records]
 
 
 @attrs.frozen
@@ -57,6 +62,7 @@ class PrepareColumn:
     encoder: ColumnEncoder
     topic: str
     is_key: bool
+    budget: BlockBudget
 
     def run(self, portal: Portal) -> None:
         """As `Step.run`."""
@@ -67,12 +73,28 @@ class PrepareColumn:
         if self.encoder.is_prepared(self.topic, is_key=self.is_key):
             self.encoder.prepare(self.topic, is_key=self.is_key)
         else:
-            await asyncio.to_thread(self.encoder.prepare, self.topic, is_key=self.is_key)
+            prepare = partial(asyncio.to_thread, self.encoder.prepare, self.topic, is_key=self.is_key)
+            await in_time(prepare, self.budget, self.topic)
 
 
-async def _error_of(router: Router, record: Unserialized) -> SerializationError | None:
+async def in_time(wait: Callable[[], Awaitable[object]], budget: BlockBudget, topic: str) -> None:
+    """Await it as long as *budget* lasts; what need not wait is done also without any time.
+
+    Raises:
+        SerializationError: it was not done in time, and was cancelled.
+    """
     try:
-        await _prepare(router, *record)
+        async with asyncio.timeout(budget.left()):
+            await wait()
+    except TimeoutError as error:
+        raise SerializationError(
+            f"topic {topic!r}: the serializer was not prepared within max_block_ms ({budget.ms} ms), so nothing was queued. "
+            "Is its schema registry slow?") from error
+
+
+async def _error_of(prepare: Prepare) -> SerializationError | None:
+    try:
+        await prepare.run_async()
     except SerializationError as error:
         return error
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import attrs
@@ -20,7 +21,7 @@ from pyclient.client.interceptors import Interceptors
 from pyclient.codec.encode import encode_headers
 from pyclient.producer.arguments import GivenHeaders, check_partition, check_timestamp, header_pairs
 from pyclient.producer.core import ProducerCore
-from pyclient.producer.preparation import Prepare
+from pyclient.producer.preparation import Prepare, in_time
 from pyclient.producer.routing import with_added
 from pyclient.producer.waits import BlockBudget, append_when_granted, wait_for_topic
 from pyclient.records import Headers
@@ -102,9 +103,11 @@ class PreparedSend:
     """`RecordSend` of an async producer whose serializers await something first (`pyclient.plugins.PreparesValues`).
 
     Sends of one topic prepare one after the other: a record that is quickly prepared does not overtake an earlier one.
+    All waits of a send share its ``max_block_ms``, also that for earlier ones.
     """
 
     def __init__(self, core: ProducerCore, records: RecordSend) -> None:
+        self._core = core
         self._router = core.router
         self._records = records
         self._turns: dict[str, asyncio.Lock] = {}
@@ -112,11 +115,12 @@ class PreparedSend:
     def queue(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: GivenHeaders,
               on_delivery: OnDelivery | None) -> SendSteps:
         """As `RecordSend.queue`."""
+        budget = BlockBudget(self._core)
         turn = self._turns.setdefault(topic, asyncio.Lock())
-        yield WaitFor(turn.acquire)
+        yield WaitFor(partial(in_time, turn.acquire, budget, topic))
         try:
-            yield Prepare(self._router, (topic, key, value))
-            queued = self._records.queue(topic, value, key, partition, timestamp, headers, on_delivery)
+            yield Prepare(self._router, (topic, key, value), budget)
+            queued = self._records.queue(topic, value, key, partition, timestamp, headers, on_delivery, budget)
         finally:
             turn.release()
         return queued if isinstance(queued, Delivery) else (yield from queued)

@@ -31,7 +31,8 @@ class BlockBudget:
 
     def __init__(self, core: ProducerCore) -> None:
         self._core = core
-        self._until = core.clock() + core.config.max_block_ms / 1000
+        self.ms = core.config.max_block_ms
+        self._until = core.clock() + self.ms / 1000
 
     def left(self) -> float:
         """Seconds."""

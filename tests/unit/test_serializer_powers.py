@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import threading
 from typing import Any
 
+import pyarrow
 import pytest
 
-from pyclient import AsyncConsumer, AsyncProducer, Consumer, Producer, Record, TopicPartition
+from pyclient import AsyncConsumer, AsyncProducer, Consumer, Delivery, Producer, Record, TopicPartition
 from pyclient.errors import BulkDeliveryError, ConfigurationError, SerializationError
 from pyclient.plugins import Serialized
 from pyclient.records import Headers
@@ -190,6 +193,62 @@ def test_a_record_that_cannot_be_prepared_is_refused_alone(fake_cluster: FakeClu
 
     asyncio.run(send())
     assert values(fake_cluster) == [b"a", b"b"]
+
+
+class Hangs(Slow):
+    """Never prepared for a text that begins with ``never``."""
+
+    async def _prepare(self, item: Any) -> None:
+        if item.startswith("never"):
+            self.awaited.append(item)
+            await asyncio.get_running_loop().create_future()
+        self.ready.add(item)
+
+
+def test_a_preparation_is_cancelled_when_max_block_ms_is_over_and_its_record_refused(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    hangs, why = Hangs(), r"topic 't': the serializer was not prepared within max_block_ms \(200 ms\), so nothing was queued"
+
+    async def send() -> None:
+        async with AsyncProducer(bootstrap_servers=fake_cluster.bootstrap_servers, value_serializer=hangs, max_block_ms=200) as producer:
+            first, second = await asyncio.gather(producer.send("t", "never"), producer.send("t", "behind it"), return_exceptions=True)
+            assert isinstance(first, SerializationError)
+            assert re.match(why, first.message)
+            assert isinstance(second, (SerializationError, Delivery)), "it has the time that the first one left"
+            deliveries = await producer.send_many("t", ["a", "never again", "b"])
+            with pytest.raises(BulkDeliveryError, match=why) as raised:
+                await deliveries
+            assert list(raised.value.errors) == [1], "what is ready needs no time"
+            await (await producer.send("t", "c"))
+
+    asyncio.run(asyncio.wait_for(send(), 60))
+    assert [value for value in values(fake_cluster) if value != b"behind it"] == [b"a", b"b", b"c"]
+
+
+def test_a_column_is_prepared_within_max_block_ms(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    released = threading.Event()
+
+    class Waits:
+        column = "value"
+
+        def is_prepared(self, topic: str, *, is_key: bool) -> bool:
+            return False
+
+        def prepare(self, topic: str, *, is_key: bool) -> None:
+            released.wait(60)
+
+        def encode(self, data: Any, **_: Any) -> Any:
+            return data
+
+    async def send() -> None:
+        async with AsyncProducer(bootstrap_servers=fake_cluster.bootstrap_servers, max_block_ms=200) as producer:
+            with pytest.raises(SerializationError, match="not prepared within max_block_ms"):
+                await producer.send_arrow("t", pyarrow.table({"value": ["x"]}), value=Waits())
+            released.set()
+
+    asyncio.run(asyncio.wait_for(send(), 60))
+    assert values(fake_cluster) == []
 
 
 def test_a_sync_client_awaits_nothing(fake_cluster: FakeCluster) -> None:
