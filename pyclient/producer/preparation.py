@@ -1,7 +1,7 @@
 """Steps that await what serializers need before they serialize (`pyclient.plugins.PreparesValues`).
 
-Only an async producer awaits; in a sync one ``serialize`` itself may block, so there the steps do nothing. All waits are
-within the ``max_block_ms`` of their call, and a preparation that takes longer is cancelled: its record is refused.
+Only an async producer awaits; in a sync one ``serialize`` itself may block, so there the steps do nothing. All waits
+are within the ``max_block_ms`` of their call; a preparation that takes longer is cancelled, and its record refused.
 """
 from __future__ import annotations
 
