@@ -16,16 +16,19 @@ from typing import Any, Final
 from unittest import mock
 
 STAGES: Final = {
-    "send returns": "append",
-    "turn begins": "wake-up of the loop",
+    "turn begins": "append, and wake-up of the loop if it takes the turn",
     "request begins": "choose the batch",
     "write begins": "encode",
     "write ends": "write to the socket",
+    "send returns": "return of send",
     "read begins": "broker, and wake-up of the reader",
     "read ends": "decode and complete",
-    "result returns": "wake-up of the caller",
+    "result returns": "wake-up of the caller if another thread has read",
 }
-"""What the time until each moment, since the one before it, was spent with."""
+"""What the time until each moment, since the one before it, was spent with.
+
+A lone record's request is written inside of `send`; a loop that takes the turn may do that after `send` has returned.
+"""
 
 
 class Timeline:
@@ -45,10 +48,10 @@ class Timeline:
         self._now[moment] = time.perf_counter()
 
     def stages_us(self, warm_up: int) -> dict[str, float]:
-        """The median µs of each stage that was passed, in order; later moments of a record come later."""
+        """The median µs of each stage that was passed."""
         found: dict[str, list[float]] = {}
         for moments in self._taken[warm_up:]:
-            for stage, took in durations(moments):
+            for stage, took in durations(moments).items():
                 found.setdefault(stage, []).append(took * 1e6)
         return {stage: statistics.median(found[stage]) for stage in STAGES.values() if stage in found}
 
@@ -60,7 +63,7 @@ class Timeline:
         from pyclient.net.write_buffer import WriteBuffer
 
         places: Sequence[tuple[type, str, str | None, str | None]] = (
-            (Driver, "_turn", "turn begins", None), (Connection, "send", "request begins", None),
+            (Driver, "_turn", "turn begins", None), (Driver, "_send_lone", "turn begins", None), (Connection, "send", "request begins", None),
             (WriteBuffer, "write", "write begins", "write ends"), (Connection, "buffer_updated", "read begins", "read ends"))
         with contextlib.ExitStack() as undo:
             for owner, name, before, after in places:
@@ -81,13 +84,11 @@ class Timeline:
         return around
 
 
-def durations(moments: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    """The stages of one record. Two threads run: a moment before its predecessor counts as the same."""
-    last = moments["begin"]
-    for moment, stage in STAGES.items():
-        if moment in moments:
-            yield stage, max(0.0, moments[moment] - last)
-            last = max(last, moments[moment])
+def durations(moments: Mapping[str, float]) -> dict[str, float]:
+    """The stages of one record, in the order in which it passed them: two threads may run, or one."""
+    passed = sorted((at, moment) for moment, at in moments.items() if moment in STAGES)
+    begun = [moments["begin"], *(at for at, _ in passed)]
+    return {STAGES[moment]: at - before for (at, moment), before in zip(passed, begun, strict=False)}
 
 
 class Counts:

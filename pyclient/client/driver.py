@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from pyclient.core.manager import AskForLone, Manager, Request, earliest
 from pyclient.core.silence import LONGEST_PATIENCE
 from pyclient.errors import KafkaError, raisable
+from pyclient.net.connection import Connection
 from pyclient.net.pool import ConnectionPool
 from pyclient.runtime.loop_thread import runs_here
 
@@ -40,8 +41,8 @@ class Driver:
         self._lone: AskForLone = lambda now, ready: None
         self.take_turn_here: Callable[[Callable[[], None]], bool] | None = None
         """Runs a function in place of a turn in the thread that sends; False if that is not possible now."""
-        self.on_lone: Callable[[Request], None] | None = None
-        """Called with each lone request that was written."""
+        self.on_lone: Callable[[Connection | None], None] | None = None
+        """Called with the connection that a lone request was written to."""
         self._looks = True  # the next turn has to poll the managers
         self._closed = False
         self._stopped_by: KafkaError | None = None
@@ -149,9 +150,9 @@ class Driver:
         if lone is None:
             return False
         connections.start_window(now)
-        self._send(connections, lone.request)
+        connection = connections.send(lone.request)
         if self.on_lone is not None:
-            self.on_lone(lone.request)
+            self.on_lone(connection)
         self._set_timer(now + min(lone.request.timeout, LONGEST_PATIENCE))
         return not (lone.more or self._looks)
 

@@ -25,6 +25,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 Fields: TypeAlias = Mapping[str, object]
 Message: TypeAlias = Any  # a kio entity: its class differs by API and version
 NULL: Final = -1
+CORRELATION_ID_BYTES: Final = 4
 _HEAD: Final = struct.Struct(">hhih")
 """API, version, correlation id, size of the client id: the same in every version of a request's header."""
 
@@ -50,11 +51,6 @@ def write_header(out: Writer, api: Api, version: int, correlation_id: int, clien
     """Append a request header: v2 before flexible requests, v1 before the others."""
     out.write(RequestHeaderV2 if flexible else RequestHeaderV1, {
         "request_api_key": api, "request_api_version": version, "correlation_id": correlation_id, "client_id": client_id})
-
-
-def is_flexible(api: Api, version: int) -> bool:
-    """Whether this version has compact lengths and tagged fields (KIP-482)."""
-    return request_schema(api, version).__flexible__
 
 
 class RequestHead(NamedTuple):
@@ -113,8 +109,14 @@ def encode_response(api: Api, version: int, correlation_id: int, fields: Fields)
 
 
 def correlation_id_of(frame: memoryview) -> int:
-    """The correlation id, which every response begins with."""
-    return Reader(frame).int32()
+    """The correlation id, which every response begins with.
+
+    Raises:
+        ProtocolError: the frame is shorter.
+    """
+    if len(frame) < CORRELATION_ID_BYTES:
+        raise ProtocolError(f"a response has a correlation id of {CORRELATION_ID_BYTES} B at least, and this frame {len(frame)} B")
+    return int.from_bytes(frame[:CORRELATION_ID_BYTES], "big", signed=True)
 
 
 def decode_response(api: Api, version: int, frame: memoryview) -> Message:

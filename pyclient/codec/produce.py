@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from pyclient.codec.apis import Api
-from pyclient.codec.messages import is_flexible
 
 TOPIC_IDS_SINCE = 13
 """Produce names topics by id from this version on (KIP-516)."""
@@ -31,22 +30,16 @@ LATEST = cython.declare(cython.longlong, 253_402_300_799_999)
 _PRODUCE = cython.declare(cython.int, int(Api.PRODUCE))
 
 
-class PartitionRecords(NamedTuple):
-    """The data of one partition: the pieces of its record batches, in order."""
-
-    partition: int
-    pieces: list
-
-
 def encode_produce(version: cython.int, correlation_id: cython.uint, client_id: str | None, *, acks: cython.int, timeout_ms: cython.uint,
                    topics: dict, transactional_id: str | None = None) -> list:
     """The request's bytes in order, header included, frame length not.
 
-    Keys of *topics* are ids from v13 on, else names.
+    Keys of *topics* are the bytes of ids from v13 on, else names; values are pairs of a partition and the pieces of its
+    record batches.
     """
     out: Writer = Writer()
     pieces: list = []
-    flexible: cython.bint = is_flexible(Api.PRODUCE, version)
+    flexible: cython.bint = version >= FLEXIBLE_SINCE
     _header(out, version, correlation_id, client_id, flexible)
     _text(out, transactional_id, flexible)
     out.integer(acks, 2)
@@ -54,7 +47,7 @@ def encode_produce(version: cython.int, correlation_id: cython.uint, client_id: 
     out.length(len(topics), flexible, 4)
     for topic, partitions in topics.items():
         if version >= TOPIC_IDS_SINCE:
-            out.raw(topic.bytes)
+            out.raw(topic)
         else:
             _text(out, topic, flexible)
         out.length(len(partitions), flexible, 4)

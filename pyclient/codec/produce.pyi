@@ -2,7 +2,6 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
-from uuid import UUID
 
 from pyclient.codec.messages import Buffer
 
@@ -12,10 +11,6 @@ ONE: Final[int]
 NOTHING_MORE: Final[bytes]
 NOT_THROTTLED: Final[timedelta]
 
-class PartitionRecords(NamedTuple):
-    partition: int
-    pieces: Sequence[Buffer]
-
 class StoredResponse(NamedTuple):
     topic: str | bytes
     partition: int
@@ -24,6 +19,6 @@ class StoredResponse(NamedTuple):
     throttle_time: timedelta
 
 def encode_produce(version: int, correlation_id: int, client_id: str | None, *, acks: int, timeout_ms: int,
-                   topics: Mapping[str | UUID, Sequence[PartitionRecords]] | Mapping[str, Sequence[PartitionRecords]] | Mapping[UUID, Sequence[PartitionRecords]],
+                   topics: Mapping[str | bytes, Sequence[tuple[int, Sequence[Buffer]]]],
                    transactional_id: str | None = None) -> list[Buffer]: ...
 def stored_response(version: int, frame: memoryview) -> StoredResponse | None: ...

@@ -46,6 +46,12 @@ class Topic:
     partitions: tuple[Partition, ...] = ()
     error: int = 0
     internal: bool = False
+    id_bytes: bytes | None = attrs.field(init=False, eq=False, repr=False)
+    """The id as requests carry it."""
+
+    @id_bytes.default
+    def _bytes_of_id(self) -> bytes | None:
+        return None if self.id is None else self.id.bytes
 
     @property
     def available(self) -> tuple[int, ...]:

@@ -28,7 +28,7 @@ class Use(enum.Enum):
     CONTROL = "control"
 
 
-@attrs.frozen
+@attrs.define
 class Reply:
     """The broker responded. *message* is None for a request without a response: its bytes were written."""
 
@@ -55,7 +55,7 @@ Encoder: TypeAlias = Callable[[int, int, str | None], list[Buffer]]
 """(version, correlation id, client id) → the request's bytes in pieces."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True, eq=False)
 class Request:
     """One request for one node. Either *fields* (by version) or *encode* makes its bytes.
 

@@ -53,7 +53,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, label: str, client_id: str | None, *, clock: Callable[[], float], max_frame: int,
                  on_change: Callable[[], None], on_quiet: Callable[[], None], on_lost: Callable[[Connection, KafkaError], None],
-                 on_answer: Callable[[Api, float, float], None], patience: float = LONGEST_PATIENCE) -> None:
+                 on_answer: Callable[[Api, float, float, float], None], patience: float = LONGEST_PATIENCE) -> None:
         self.label = label
         self.state = State.CONNECTING
         self.usage = Usage.UNUSED
@@ -313,10 +313,11 @@ class Connection(asyncio.BufferedProtocol):
             self.usage = Usage.ANSWERED
         self.idle_since = now = self._clock()
         self.silence.answered(now, self.bytes_in)
-        self._on_answer(answered.api, now - answered.sent_at, self.throttle.apply(now, message))
+        self._on_answer(answered.api, now, now - answered.sent_at, self.throttle.apply(now, message))
         quiet = answered.done(now, Reply(answered.version, message))
         self._in_flight.notify_if_empty()
-        self._close_if_drained()
+        if self.state is State.DRAINING:
+            self._close_if_drained()
         if quiet:
             self._on_quiet()
         else:

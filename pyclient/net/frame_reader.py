@@ -111,8 +111,9 @@ class FrameReader:
                 return
             at += size
             self._on_frame(memoryview(bytes(self._scratch[at - size:at])))
-        self._scratch[:end - at] = self._scratch[at:end]
-        self._filled = end - at
+        if at < end:
+            self._scratch[:end - at] = self._scratch[at:end]
+            self._filled = end - at
 
     def _frame_size(self, at: int) -> int:
         size = int.from_bytes(self._scratch[at:at + SIZE_BYTES], "big", signed=True)

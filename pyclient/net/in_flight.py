@@ -9,14 +9,13 @@ from typing import Any, Final
 import attrs
 
 from pyclient.codec.apis import Api
-from pyclient.codec.messages import correlation_id_of, decode_response
+from pyclient.codec.messages import CORRELATION_ID_BYTES, correlation_id_of, decode_response
 from pyclient.codec.produce import stored_response
 from pyclient.core.handshake import UNSUPPORTED_VERSION
 from pyclient.core.manager import Reply, Unknown, earliest
 from pyclient.errors import KafkaError, ProtocolError, ResponseTimeoutError
 
 MAX_CORRELATION_ID: Final = 2**31 - 1
-CORRELATION_ID_BYTES: Final = 4
 
 
 @attrs.define(eq=False)
@@ -126,9 +125,12 @@ def _ignore(_now: float, _outcome: Reply | Unknown) -> bool:
 
 
 def _decode(expected: InFlight, frame: memoryview) -> Any:
-    """An ApiVersions refusal is always encoded in version 0, whatever was requested (M08)."""
-    refused = int.from_bytes(frame[CORRELATION_ID_BYTES:CORRELATION_ID_BYTES + 2], "big") == UNSUPPORTED_VERSION
-    version = 0 if expected.api is Api.API_VERSIONS and refused else expected.version
-    if expected.api is Api.PRODUCE and (stored := stored_response(version, frame)) is not None:
+    if expected.api is Api.PRODUCE and (stored := stored_response(expected.version, frame)) is not None:
         return stored
+    version = 0 if expected.api is Api.API_VERSIONS and _refused(frame) else expected.version
     return decode_response(expected.api, version, frame)
+
+
+def _refused(frame: memoryview) -> bool:
+    """An ApiVersions refusal is always encoded in version 0, whatever was requested (M08)."""
+    return int.from_bytes(frame[CORRELATION_ID_BYTES:CORRELATION_ID_BYTES + 2], "big") == UNSUPPORTED_VERSION

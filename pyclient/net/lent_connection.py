@@ -76,12 +76,12 @@ class LoopLender:
     def _read(self, done: Callable[[], bool], until: float) -> None:
         connection = self._connection
         sock = None if connection is None else connection.socket
-        if connection is None or sock is None or not connection.awaits_one_answer:
+        if connection is None or sock is None or done() or not connection.awaits_one_answer:
             return
         descriptor = sock.fileno()
         self._selector.mute(descriptor)
         try:
-            while not done() and self._readable(descriptor, until) and self._read_once(connection):
+            while self._readable(descriptor, until) and self._read_once(connection) and not done() and connection.awaits_one_answer:
                 pass
         finally:
             self._selector.unmute(descriptor)
@@ -89,13 +89,14 @@ class LoopLender:
     def _readable(self, descriptor: int, until: float) -> bool:
         """Wait for the socket only; False after *until*, on a bell, and on a broken socket, which the loop must see."""
         events = self._poll.poll(max(0.0, until - time.monotonic()) * 1000)
+        if events == [(descriptor, select.POLLIN)]:
+            return True
         if any(ready == self._selector.bell for ready, _ in events):
             self._selector.answer()
-            return False
-        return events == [(descriptor, select.POLLIN)]
+        return False
 
     def _read_once(self, connection: Connection) -> bool:
-        """Take what has arrived; False at the end of the stream, and where the loop closes the connection."""
+        """Take what has arrived; False at the end of the stream."""
         assert connection.socket is not None
         try:
             size = connection.socket.recv_into(connection.get_buffer(-1))
@@ -108,7 +109,7 @@ class LoopLender:
         except Exception as error:  # noqa: BLE001 asyncio's transport would close the connection too
             _log.exception("a defect in the client: a response could not be handled; closing the connection")
             connection.close(KafkaError(f"a response could not be handled: {error!r}"))
-        return connection.awaits_one_answer
+        return True
 
     def _wake_if_closing(self) -> None:
         """The transport closes in a later turn of the loop, and does not wake it for that: it believes to run on it."""

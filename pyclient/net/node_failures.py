@@ -38,12 +38,12 @@ class NodeFailures:
         node.reconnects.succeeded()
         self.by_address.pop(str(node.address), None)
 
-    def answered(self, node: NodeConnections, api: Api) -> None:
+    def answered(self, node: NodeConnections, api: Api, now: float) -> None:
         """A broker answered a request."""
         self._any_answer = self._any_answer or api not in BEFORE_LOGIN
         if node.silence_logged and node.silent_since is not None:
-            _log.warning("%s answers again, after %.0f s", node.node, self._clock() - node.silent_since)
-        node.answered(self._clock())
+            _log.warning("%s answers again, after %.0f s", node.node, now - node.silent_since)
+        node.answered(now)
 
     def silent(self, node: NodeConnections) -> None:
         """A node accepts connections or requests and has answered nothing for a while. Logged once it has lasted."""

@@ -5,6 +5,7 @@ Answers the managers' questions (`Ready`) and carries out their requests. Knows 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
@@ -75,6 +76,8 @@ class ConnectionPool:
         self._bootstrap = {node.id: self._new_node(node) for node in bootstrap}
         self._closing = ClosingConnections()
         self._metrics = RequestMetrics(metrics, self._connections)
+        self.start_window = metrics.turn
+        """Of the metrics, when the last one is over; called with the time."""
         self._throttling = Throttling()
         self.failures = NodeFailures(clock, on_failure)
         self._connector = Connector(
@@ -154,30 +157,28 @@ class ConnectionPool:
 
     # ---- requests and time ------------------------------------------------------------------------------------------
 
-    def send(self, request: Request) -> None:
-        """Write a request."""
+    def send(self, request: Request) -> Connection | None:
+        """Write a request; returns the connection that it was written to."""
         connection = self.connection(request.node, request.use)
         if connection is None or not connection.ready:
             self._not_sent(request, DisconnectError(f"the connection to node {request.node} was lost before {request.api.title} was sent"))
-            return
+            return None
         self._metrics.sent(request.node)
         try:
             connection.send(request)
         except Exception as error:  # noqa: BLE001 every request needs an outcome
             _log.exception("a defect in the client: a %s request could not be encoded", request.api.title)
             self._not_sent(request, KafkaError(f"a {request.api.title} request could not be encoded: {error!r}"))
+            return None
+        return connection
 
     def _not_sent(self, request: Request, cause: KafkaError) -> None:
         request.done(self._clock(), NotSent(cause))
         self._on_change()
 
-    def start_window(self, now: float) -> None:
-        """Of the metrics, when the last one is over."""
-        self._metrics.turn(now)
-
     def tick(self, now: float) -> None:
         """Close overdue and idle connections, renew sessions, and release nodes whose back-off is over."""
-        self._metrics.turn(now)
+        self.start_window(now)
         self._next_node_at = None  # a manager that still needs a node calls `least_loaded` in this turn
         if self._due is not None and now >= self._due:
             self._look_at_all(now)
@@ -265,16 +266,16 @@ class ConnectionPool:
         label = f"{node.node} for {use.value}{resolved}" if node.node.id >= 0 else f"bootstrap server {node.address}"
         return Connection(
             label, self._options.client_id, clock=self._clock, max_frame=self._options.max_frame, on_change=self._on_change,
-            on_quiet=self._on_quiet_response, on_lost=lambda lost, cause: self._on_lost(node, lost, cause), patience=self._patience,
-            on_answer=lambda api, latency, throttle: self._on_answer(node, api, latency, throttle))
+            on_quiet=self._on_quiet_response, on_lost=functools.partial(self._on_lost, node), patience=self._patience,
+            on_answer=functools.partial(self._on_answer, node))
 
-    def _on_answer(self, node: NodeConnections, api: Api, latency: float, throttle: float) -> None:
+    def _on_answer(self, node: NodeConnections, api: Api, now: float, latency: float, throttle: float) -> None:
         if node.silent_since is not None:
             self._due = 0.0  # others may still be silent
-        self.failures.answered(node, api)
-        self._metrics.answered(node.node.id, api, self._clock(), latency, throttle)
+        self.failures.answered(node, api, now)
+        self._metrics.answered(node.node.id, api, now, latency, throttle)
         if throttle:
-            self._throttling.add(str(node.node), throttle, self._clock())
+            self._throttling.add(str(node.node), throttle, now)
 
     def _on_quiet_response(self) -> None:
         """The connection may be idle from now on."""

@@ -48,10 +48,6 @@ class RequestMetrics:
         metrics.watch(BYTES_IN, lambda: self._closed_in + sum(each.bytes_in for each in connections()))
         metrics.watch(BYTES_OUT, lambda: self._closed_out + sum(each.bytes_out for each in connections()))
 
-    def turn(self, now: float) -> None:
-        """A turn of the driver begins."""
-        self._metrics.turn(now)
-
     def opened(self) -> None:
         """A connection became ready."""
         self._metrics.add(CONNECTIONS_OPENED)

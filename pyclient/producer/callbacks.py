@@ -142,7 +142,7 @@ class ThreadObserver(LoopObserver):
 
     def on_callback_thread(self) -> bool:
         """Whether the caller is a delivery callback, which must not block."""
-        return threading.current_thread() is self._thread
+        return self._thread is not None and self._thread.ident == threading.get_ident()
 
     def check_wait(self) -> None:
         """Raise in a callback: its wait would delay the callbacks that it may wait for."""

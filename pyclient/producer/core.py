@@ -139,7 +139,7 @@ class ProducerCore(ClientCore):
         """Let the threads that send and wait act in place of the portal's while that sleeps."""
         if portal.lending is not None:
             lender = self._lender = LoopLender(portal.loop, portal.lending)
-            self.driver.on_lone = lambda request: lender.sent_on(self.connections.connection(request.node, request.use))
+            self.driver.on_lone = lender.sent_on
             self.driver.take_turn_here = lender.run
             observer.wait_in_place = lender.wait
 

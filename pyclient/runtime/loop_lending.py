@@ -76,9 +76,11 @@ if sys.platform == "linux":
 
         def unmute(self, fd: FileDescriptorLike) -> None:
             """The loop reads it again, unless it was closed meanwhile."""
-            with contextlib.suppress(KeyError, OSError):
-                events = self.get_key(fd).events
-                self._epoll.modify(fd, (events & selectors.EVENT_READ and select.EPOLLIN) | (events & selectors.EVENT_WRITE and select.EPOLLOUT))
+            key = self._fd_to_key.get(fd)  # type: ignore[attr-defined]  # `get_key` takes five calls
+            if key is None:
+                return
+            with contextlib.suppress(OSError):
+                self._epoll.modify(fd, (key.events & selectors.EVENT_READ and select.EPOLLIN) | (key.events & selectors.EVENT_WRITE and select.EPOLLOUT))
 
         def close(self) -> None:
             """As `selectors.BaseSelector.close`."""

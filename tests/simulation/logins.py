@@ -51,7 +51,7 @@ class Client:
         self.was_ready = False  # at the last change
         self.outcomes: list[Outcome] = []
         self.link = Connection("the broker", "client", clock=world.loop.time, max_frame=1 << 20, on_change=self._changed, on_quiet=self._changed,
-                               on_lost=lambda link, cause: self.lost.append(cause), on_answer=lambda api, latency, throttle: None)
+                               on_lost=lambda link, cause: self.lost.append(cause), on_answer=lambda api, now, latency, throttle: None)
 
     def _changed(self) -> None:
         self.changes += 1

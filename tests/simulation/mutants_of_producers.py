@@ -74,7 +74,7 @@ def _(original: Target) -> Target:
 # --- outcomes --------------------------------------------------------------------------------------------------------
 
 
-@bug("produce", "a lost response counts as success", "franz-go: success reported on UNKNOWN_SERVER_ERROR", "pyclient.core.sending.produce_request:_outcomes")
+@bug("produce", "a lost response counts as success", "franz-go: success reported on UNKNOWN_SERVER_ERROR", "pyclient.core.sending.produce_request:BatchesOfRequest._outcomes")
 def _(original: Target) -> Target:
     def verdicts(*arguments: Any) -> Iterator[tuple[Any, Any]]:
         for batch, verdict in original(*arguments):

@@ -33,6 +33,8 @@ class LeaderQueues:
         self._leaderless: dict[PartitionQueue, None] = {}
         self._pauses: dict[PartitionQueue, RetryPause] = {}
         self._view = 0
+        self._cluster = metadata.cluster
+        self._leaders: dict[PartitionQueue, Leader | None] = {}  # in `_cluster`
 
     def update(self, now: float) -> None:
         """End the pauses that are over, follow the leaders, and place the queues that became ready."""
@@ -42,9 +44,14 @@ class LeaderQueues:
 
     def take_lone(self, now: float) -> PartitionQueue | None:
         """The only queue that waits anywhere; None if there are others, or leaders to follow. `place` takes it back."""
-        if self._unplaced or self._leaderless or self._pauses or self._view != self._metadata.cluster.version or self.nodes():
+        if self._unplaced or self._leaderless or self._pauses or self._view != self._metadata.cluster.version or self.waiting:
             return None
         return self._accumulator.take_lone(now)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a queue waits at some node."""
+        return any(self._by_leader.values())
 
     def nodes(self) -> list[int]:
         """The nodes that lead a partition with something to send."""
@@ -57,17 +64,21 @@ class LeaderQueues:
         """
         return self._by_leader[node]
 
-    def place(self, queue: PartitionQueue, now: float) -> None:
-        """Put a queue where its leader is now."""
+    def place(self, queue: PartitionQueue, now: float) -> int | None:
+        """Put a queue where its leader is now; returns that node, None if it waits for a leader or in a pause."""
         if queue in self._pauses:
-            return
+            return None
         self._metadata.want(queue.topic, now)  # also while nothing new is sent: a batch that waits must find its leader
-        leader = self._metadata.cluster.leader(queue.topic_partition)
+        leader = self._leader(queue)
         if leader is None:
             self._leaderless[queue] = None
             self._metadata.request_update()
-        else:
-            self._by_leader.setdefault(leader, {})[queue] = None
+            return None
+        queues = self._by_leader.get(leader.node)
+        if queues is None:
+            queues = self._by_leader[leader.node] = {}
+        queues[queue] = None
+        return leader.node
 
     def pause(self, queue: PartitionQueue, until: float) -> None:
         """Send nothing of this queue until then, or until it has another leader."""
@@ -79,8 +90,26 @@ class LeaderQueues:
 
     def leader(self, queue: PartitionQueue, node: int) -> Leader:
         """*node* as this queue's leader: with the topic's id and the leader's epoch."""
+        known = self._leader(queue)
+        if known is not None and known.node == node:
+            return known
         topic = self._metadata.cluster.topics.get(queue.topic)
         return Leader(node, None if topic is None else topic.id, self._leader_epoch(queue))
+
+    def _leader(self, queue: PartitionQueue) -> Leader | None:
+        """The leader of a queue, looked up once in each view of the cluster: each batch asks several times."""
+        cluster = self._metadata.cluster
+        if self._cluster is not cluster:
+            self._cluster = cluster
+            self._leaders.clear()
+        try:
+            return self._leaders[queue]
+        except KeyError:
+            node = cluster.leader(queue.topic_partition)
+            topic = cluster.topics.get(queue.topic)
+            found = None if node is None or topic is None else Leader(node, topic.id, self._leader_epoch(queue))
+            self._leaders[queue] = found
+            return found
 
     def next_deadline(self) -> float | None:
         """The end of the next pause."""

@@ -26,7 +26,7 @@ def _known(offset: int) -> int:
     return offset if 0 <= offset < PAST_OFFSETS else UNKNOWN
 
 
-@attrs.frozen
+@attrs.define
 class Stored:
     """The batch is in the log from *base_offset* on (`UNKNOWN`: the broker does not say, or says what is no offset).
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
+import attrs
+
 from pyclient.buffers.batch import Batch
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.messages import Buffer
-from pyclient.codec.produce import TOPIC_IDS_SINCE, PartitionRecords, StoredResponse, encode_produce
+from pyclient.codec.produce import TOPIC_IDS_SINCE, StoredResponse, encode_produce
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import NotSent, Outcome, Reply, Request, Unknown, Use
 from pyclient.core.sending.produce_outcome import GiveUp, ProduceOutcome, Stored, TryAgain, produce_outcome
 from pyclient.errors import CorruptRecordError
-from pyclient.records import TopicPartition
 
 BatchOutcomes: TypeAlias = Iterator[tuple[Batch, ProduceOutcome]]
+TopicKey: TypeAlias = str | bytes
+"""What names a topic in a request: the bytes of its id from v13 on, else its name."""
 BY_NAME: Final = VersionRange(0, TOPIC_IDS_SINCE - 1)
 
 
@@ -25,66 +28,95 @@ def produce_request(node: int, batches: list[Batch], cluster: Cluster, *, acks: 
 
     *versions* are those of the transaction's protocol.
     """
-    ids = {batch.queue.topic: topic.id for batch in batches if (topic := cluster.topics.get(batch.queue.topic)) is not None}
-    # From v13 on a topic without an id cannot be named; request and answer use this one look at the ids (P25).
-    by_id = all(ids.get(batch.queue.topic) is not None for batch in batches)
-    names = {ids[name]: name for name in ids}
-
-    def encode(version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
-        topics: dict[Any, list[PartitionRecords]] = {}
-        for batch in batches:
-            name = batch.queue.topic
-            key = ids[name] if version >= TOPIC_IDS_SINCE else name
-            topics.setdefault(key, []).append(PartitionRecords(batch.queue.partition, batch.pieces()))
-        return encode_produce(version, correlation_id, client_id, acks=acks, timeout_ms=round(timeout * 1000), topics=topics,
-                              transactional_id=transactional_id)
-
-    def done(now: float, outcome: Outcome) -> bool:
-        return ended(now, _outcomes(batches, outcome, names))
-
-    return Request(
-        node=node, use=Use.PRODUCE, api=Api.PRODUCE, done=done, timeout=timeout, encode=encode,
-        versions=versions if by_id else BY_NAME.common(versions or BY_NAME), answered=acks != 0)
+    ids = _topic_ids(batches, cluster)
+    made = BatchesOfRequest(batches, ids, acks, timeout, transactional_id, ended)
+    return Request(node=node, use=Use.PRODUCE, api=Api.PRODUCE, done=made.done, timeout=timeout, encode=made.encode,
+                   versions=BY_NAME.common(versions or BY_NAME) if ids is None else versions, answered=acks != 0)
 
 
-def _outcomes(batches: list[Batch], outcome: Outcome, names: dict[Any, str]) -> BatchOutcomes:
-    answers = _answers(outcome, names)
+def _topic_ids(batches: list[Batch], cluster: Cluster) -> dict[str, bytes] | None:
+    """The id of each topic, by its name; None if one is not known: from v13 on such a topic cannot be named.
+
+    Request and answer use this one look at the ids (P25).
+    """
+    ids: dict[str, bytes] = {}
     for batch in batches:
-        tp = batch.queue.topic_partition
-        match outcome:
-            case Reply(message=None):
-                yield batch, Stored(-1)  # acks=0: it is written, and there will be no answer
-            case Reply() if tp in answers:
-                answer = answers[tp]
-                yield batch, answer if isinstance(answer, Stored) else produce_outcome(tp, answer)
-            case Reply():
-                yield batch, TryAgain(CorruptRecordError(f"the answer to Produce leaves out {tp}"), in_doubt=True)
-            case NotSent(cause) if cause.retriable:
-                batch.attempts -= 1  # nothing was tried
-                yield batch, TryAgain(cause, moved=True)
-            case Unknown(cause) if cause.retriable:
-                yield batch, TryAgain(cause, moved=True, in_doubt=True)
-            case NotSent(cause):
-                yield batch, GiveUp(cause)
-            case Unknown(cause):
-                yield batch, GiveUp(cause, in_doubt=True)
+        name = batch.queue.topic
+        if name not in ids:
+            topic = cluster.topics.get(name)
+            if topic is None or topic.id_bytes is None:
+                return None
+            ids[name] = topic.id_bytes
+    return ids
 
 
-def _answers(outcome: Outcome, names: dict[Any, str]) -> dict[TopicPartition, Any]:
-    if not isinstance(outcome, Reply) or outcome.message is None:
-        return {}
-    if isinstance(outcome.message, StoredResponse):
-        return _stored(outcome.message, names)
-    found: dict[TopicPartition, Any] = {}
-    for topic in outcome.message.responses:
-        name = topic.name if hasattr(topic, "name") else names.get(topic.topic_id)
-        for partition in topic.partition_responses:
-            found[TopicPartition(str(name), partition.index)] = partition
-    return found
+@attrs.define(eq=False)
+class BatchesOfRequest:
+    """The batches of one request: its bytes, and the outcome of each batch."""
+
+    batches: list[Batch]
+    ids: dict[str, bytes] | None
+    acks: int
+    timeout: float
+    transactional_id: str | None
+    ended: Callable[[float, BatchOutcomes], bool]
+
+    def encode(self, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
+        """The request's bytes in pieces."""
+        topics: dict[TopicKey, list[tuple[int, list[Buffer]]]] = {}
+        for batch in self.batches:
+            topics.setdefault(self._key(batch.queue.topic, version), []).append((batch.queue.partition, batch.pieces()))
+        return encode_produce(version, correlation_id, client_id, acks=self.acks, timeout_ms=round(self.timeout * 1000),
+                              topics=topics, transactional_id=self.transactional_id)
+
+    def done(self, now: float, outcome: Outcome) -> bool:
+        """The request has ended."""
+        return self.ended(now, self._outcomes(outcome))
+
+    def _key(self, topic: str, version: int) -> TopicKey:
+        return topic if version < TOPIC_IDS_SINCE or self.ids is None else self.ids[topic]
+
+    def _outcomes(self, outcome: Outcome) -> BatchOutcomes:
+        if isinstance(outcome, Reply) and outcome.message is not None:
+            answers = _answers(outcome.message)
+            for batch in self.batches:
+                yield batch, _answered(batch, answers.get((self._key(batch.queue.topic, outcome.version), batch.queue.partition)))
+        else:
+            for batch in self.batches:
+                yield batch, _unanswered(batch, outcome)
 
 
-def _stored(response: StoredResponse, names: dict[Any, str]) -> dict[TopicPartition, Any]:
-    name = response.topic
-    if isinstance(name, bytes):
-        name = next((names[each] for each in names if each.bytes == name), "")
-    return {TopicPartition(name, response.partition): Stored(response.base_offset, response.append_time)}
+def _answers(message: Any) -> dict[tuple[TopicKey, int], Any]:
+    if isinstance(message, StoredResponse):
+        return {(message.topic, message.partition): Stored(message.base_offset, message.append_time)}
+    return {(_key_of(topic), partition.index): partition for topic in message.responses for partition in topic.partition_responses}
+
+
+def _key_of(topic: Any) -> TopicKey:
+    if hasattr(topic, "name"):
+        return str(topic.name)
+    return b"" if topic.topic_id is None else bytes(topic.topic_id.bytes)
+
+
+def _answered(batch: Batch, answer: Any) -> ProduceOutcome:
+    if isinstance(answer, Stored):
+        return answer
+    tp = batch.queue.topic_partition
+    if answer is None:
+        return TryAgain(CorruptRecordError(f"the answer to Produce leaves out {tp}"), in_doubt=True)
+    return produce_outcome(tp, answer)
+
+
+def _unanswered(batch: Batch, outcome: Outcome) -> ProduceOutcome:
+    match outcome:
+        case Reply():
+            return Stored(-1)  # acks=0: it is written, and there will be no answer
+        case NotSent(cause) if cause.retriable:
+            batch.attempts -= 1  # nothing was tried
+            return TryAgain(cause, moved=True)
+        case Unknown(cause) if cause.retriable:
+            return TryAgain(cause, moved=True, in_doubt=True)
+        case NotSent(cause):
+            return GiveUp(cause)
+        case Unknown(cause):
+            return GiveUp(cause, in_doubt=True)

@@ -140,14 +140,11 @@ class Sender:
         if self._in_flight or self._settling or not self._limits.acks or (self._ids is not None and self._ids.current is None):
             return None
         queue = self._queues.take_lone(now)
-        if queue is None:
+        node = self._queues.place(queue, now) if queue is not None else None
+        request = self._drain(node, now) if node is not None and ready.free(node, Use.PRODUCE) else None
+        if request is None:
             return None
-        self._queues.place(queue, now)
-        for node in self._queues.nodes():
-            request = self._drain(node, now) if ready.free(node, Use.PRODUCE) else None
-            if request is not None:
-                return Lone(request, more=bool(self._queues.nodes()) or now >= (self._closes_at() or now))
-        return None
+        return Lone(request, more=self._queues.waiting or now >= (self._closes_at() or now))
 
     @property
     def sends_at_once(self) -> bool:
@@ -288,7 +285,7 @@ class Sender:
         elsewhere.
         """
         sequence = self._sequence(queue)
-        if self._queues.is_paused(queue) or not sequence.has_room(self._queues.leader(queue, node)):
+        if self._queues.is_paused(queue) or (sequence.in_flight and not sequence.has_room(self._queues.leader(queue, node))):
             return None
         while True:
             batch = self._accumulator.head(queue)
@@ -313,8 +310,9 @@ class Sender:
     def _start(self, batch: Batch, node: int, now: float) -> bool:
         """The batch goes to the network; returns whether more of its partition may."""
         sequence, leader = self._sequence(batch.queue), self._queues.leader(batch.queue, node)
-        if self._ids is not None and self._ids.current is not None:
-            sequence.prepare(now, leader, self._ids.current, lambda: self._accumulator.unstamp(batch.queue))
+        producer_id = None if self._ids is None else self._ids.current
+        if producer_id is not None:
+            sequence.prepare(now, leader, producer_id, lambda: self._accumulator.unstamp(batch.queue))
         sequence.sent(batch, leader)
         if self._transactions is not None:
             self._transactions.left(batch.queue.topic_partition)
@@ -349,7 +347,7 @@ class Sender:
             if not isinstance(outcome, Stored) or self._accumulator.still_ready(batch.queue):
                 self._queues.place(batch.queue, now)  # records that came in meanwhile may leave now
                 quiet = False
-        return quiet and not self._queues.nodes() and self._transactions is None  # the end of a transaction may wait for it
+        return quiet and not self._queues.waiting and self._transactions is None  # the end of a transaction may wait for it
 
     def _settle(self, now: float, sequence: PartitionSequence, batch: Batch, outcome: ProduceOutcome) -> None:
         overdue = batch.result.done  # it expired or was abandoned in flight; from now on its buffer is not read any more

@@ -35,6 +35,8 @@ PRODUCER_EXPIRATION: Final = 60.0
 class SequenceState(enum.Enum):
     """How many batches a partition may have in flight."""
 
+    __hash__ = object.__hash__  # as of `pyclient.core.manager.Use`
+
     PROBING = "one batch at a time"
     FLOWING = "as many as the broker remembers, to recognize repetitions"
     DRAINING = "no more; when none is in flight, a new epoch starts"
@@ -42,6 +44,8 @@ class SequenceState(enum.Enum):
 
 class SequenceEvent(enum.Enum):
     """What happens to a partition's batches."""
+
+    __hash__ = object.__hash__
 
     STORED = "the broker has stored one"
     FAILED = "one will be sent again, or was given up though the broker may have it"
@@ -117,9 +121,10 @@ class PartitionSequence:
             self.producer_id = producer_id
 
     def _follow(self, before: Leader, to: Leader, *, idle: float) -> None:
-        if before.topic_id not in (None, to.topic_id):
+        same = before is to  # nearly always: comparing ids of topics takes longer
+        if not same and before.topic_id not in (None, to.topic_id):
             self._step(SequenceEvent.GAP)  # the topic was deleted and created again: the new one has no batch of the old one
-        elif before != to or idle > PRODUCER_EXPIRATION:
+        elif (not same and before != to) or idle > PRODUCER_EXPIRATION:
             self._step(SequenceEvent.MOVED)
 
     def _begin(self, producer_id: int) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from kio.serial import entity_writer
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.codec.entities import Reader
-from pyclient.codec.messages import RequestHead, correlation_id_of, decode_response, encode_request, field_names, is_flexible, read_head
+from pyclient.codec.messages import RequestHead, correlation_id_of, decode_response, encode_request, field_names, read_head, request_schema
 from pyclient.core.admin.topics import create_topics_call, delete_topics_call, metadata_call
 from pyclient.core.calls import Call, Coordinator, find_coordinator
 from pyclient.core.transactions.calls import (
@@ -237,6 +237,5 @@ def test_M15_the_lowest_versions_are_those_that_Kafka_4_still_accepts() -> None:
 
 @pytest.mark.parametrize("api", SPOKEN)
 def test_flexible_versions_stay_flexible(api: Api) -> None:
-    flexible: Callable[[int], bool] = lambda version: is_flexible(api, version)  # noqa: E731
-    known = [flexible(version) for version in range(SPOKEN[api].low, SPOKEN[api].high + 1)]
+    known = [request_schema(api, version).__flexible__ for version in range(SPOKEN[api].low, SPOKEN[api].high + 1)]
     assert known == sorted(known)

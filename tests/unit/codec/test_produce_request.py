@@ -14,13 +14,13 @@ from kio.index import load_request_schema
 
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.codec.messages import Buffer, decode_response, encode_response
-from pyclient.codec.produce import TOPIC_IDS_SINCE, PartitionRecords, StoredResponse, encode_produce, stored_response
+from pyclient.codec.produce import TOPIC_IDS_SINCE, StoredResponse, encode_produce, stored_response
 from tests.unit.codec.test_messages import kios_request
 
 PIECES = st.lists(st.binary(max_size=200), max_size=3)
-PARTITIONS = st.lists(st.builds(PartitionRecords, st.integers(0, 2**31 - 1), PIECES), max_size=3)
+PARTITIONS = st.lists(st.tuples(st.integers(0, 2**31 - 1), PIECES), max_size=3)
 NAMED = st.dictionaries(st.text("abc-é", max_size=200), PARTITIONS, max_size=3)
-BY_ID = st.dictionaries(st.uuids(), PARTITIONS, max_size=3)
+BY_ID = st.dictionaries(st.binary(min_size=16, max_size=16), PARTITIONS, max_size=3)
 VERSIONS = range(SPOKEN[Api.PRODUCE].low, SPOKEN[Api.PRODUCE].high + 1)
 
 
@@ -46,8 +46,8 @@ def entity(version: int, acks: int, timeout_ms: int, topics: Any, transactional_
     return request(
         transactional_id=transactional_id, acks=acks, timeout=datetime.timedelta(milliseconds=timeout_ms),
         topic_data=tuple(
-            topic_class(**{name: topic}, partition_data=tuple(
-                partition_class(index=each.partition, records=b"".join(each.pieces)) for each in partitions))
+            topic_class(**{name: uuid.UUID(bytes=topic) if isinstance(topic, bytes) else topic}, partition_data=tuple(
+                partition_class(index=partition, records=b"".join(pieces)) for partition, pieces in partitions))
             for topic, partitions in topics.items()))
 
 
@@ -59,15 +59,15 @@ def item_class(schema: Any, name: str) -> Any:
 @pytest.mark.parametrize("version", [3, 12, 13])
 def test_record_bytes_are_passed_on_and_not_copied(version: int) -> None:
     batch: list[Buffer] = [b"header" * 10, memoryview(bytearray(b"records" * 1000)), bytearray(b"more")]
-    key: Any = uuid.UUID(int=5) if version >= TOPIC_IDS_SINCE else "topic"
-    pieces = encode_produce(version, 1, None, acks=1, timeout_ms=1, topics={key: [PartitionRecords(0, batch)]})
+    key: Any = bytes(16) if version >= TOPIC_IDS_SINCE else "topic"
+    pieces = encode_produce(version, 1, None, acks=1, timeout_ms=1, topics={key: [(0, batch)]})
     assert [piece for piece in pieces if any(piece is mine for mine in batch)] == batch
     assert sum(len(piece) for piece in pieces if not any(piece is mine for mine in batch)) < 100
 
 
 def test_lengths_of_every_size_of_varint_are_right() -> None:
     for size in (0, 126, 127, 128, 16_382, 16_383, 16_384, 2_097_151, 2_097_152):
-        topics: Any = {"t": [PartitionRecords(0, [bytes(size)])]}
+        topics: Any = {"t": [(0, [bytes(size)])]}
         made = b"".join(encode_produce(9, 1, None, acks=1, timeout_ms=1, topics=topics))
         assert made == kios_request(Api.PRODUCE, 9, 1, None, entity(9, 1, 1, topics, None))
 

@@ -52,7 +52,7 @@ class Client:
         self.latencies: list[tuple[Api, float]] = []
         self.connection = Connection("the peer", "a client", clock=self.clock, max_frame=MAX_FRAME, on_change=self._changed, on_quiet=self._changed,
                                on_lost=lambda connection, cause: self.lost.append(cause),
-                               on_answer=lambda api, latency, throttle: self.latencies.append((api, latency)))
+                               on_answer=lambda api, now, latency, throttle: self.latencies.append((api, latency)))
 
     def _changed(self) -> None:
         self.changes += 1

@@ -141,7 +141,7 @@ def test_what_a_lost_connection_means_for_its_node(connection: Connection, repor
 def test_M16_a_login_may_be_required_if_no_broker_has_ever_answered(before: Api | None, connection: Connection, suspected: bool) -> None:
     failures, lost_by = Failures(), node()
     if before is not None:
-        failures.answered(lost_by, before)
+        failures.answered(lost_by, before, 0.0)
     failures.connection_lost(lost_by, connection, CAUSE)
     assert lost_by.may_require_login == suspected
 
