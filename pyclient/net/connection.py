@@ -78,6 +78,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reader = FrameReader(label, max_frame, self._on_frame)
         self.socket: socket.socket | None = None  # the transport's, where this connection may use it directly
         self._transport: asyncio.Transport | None = None
+        self.is_closing: Callable[[], bool] = _always
+        """Whether the transport is closed, or will be in the next turn of the loop."""
         self._write_buffer: WriteBuffer | None = None
         self._stop_reading: Callable[[], None] | None = None  # with TLS
         self._paused = False  # the kernel's send buffer is full
@@ -101,14 +103,9 @@ class Connection(asyncio.BufferedProtocol):
         return now >= self.throttle.until and not self.session.is_over(now)
 
     @property
-    def is_closing(self) -> bool:
-        """Whether the transport is closed, or will be in the next turn of the loop."""
-        return self._transport is None or self._transport.is_closing()
-
-    @property
     def awaits_one_answer(self) -> bool:
         """Whether nothing is to be done on it but to read the answer to its only request."""
-        return self.state is State.READY and self.in_flight == 1 and not self.is_closing and not self.unwritten
+        return self.state is State.READY and len(self._in_flight.requests) == 1 and not self.is_closing() and not self.unwritten
 
     @property
     def unwritten(self) -> bool:
@@ -312,7 +309,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.usage is Usage.SENT:
             self.usage = Usage.ANSWERED
         self.idle_since = now = self._clock()
-        self.silence.answered(now, self.bytes_in)
+        self.silence.answered(now, self._reader.bytes_in)
         self._on_answer(answered.api, now, now - answered.sent_at, self.throttle.apply(now, message))
         quiet = answered.done(now, Reply(answered.version, message))
         self._in_flight.notify_if_empty()
@@ -328,6 +325,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the socket is connected, with TLS after the handshake."""
         self._transport = cast(asyncio.Transport, transport)  # other loops' transports (uvloop) are not subclasses
+        self.is_closing = self._transport.is_closing
         self._write_buffer = WriteBuffer(self._transport)
         if self.state is State.TLS:
             self.secured = True
@@ -355,6 +353,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the socket is closed, for any reason."""
         self._transport = self._write_buffer = self._stop_reading = self.socket = None
+        self.is_closing = _always
         self._lost(self._cause or _closed_by_peer(self, exc), by_peer=self._cause is None and self.state is not State.CLOSED)
 
     def _close_if_drained(self) -> None:
@@ -375,6 +374,10 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight.fail(self._clock(), cause)
         _log.debug("%s: %s; %s in flight", self.label, said_of(self.label, cause).rstrip("."), counted(lost, "request"))
         self._on_lost(self, cause)
+
+
+def _always() -> bool:
+    return True
 
 
 def _encoded(request: Request, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:

@@ -79,7 +79,10 @@ class FrameReader:
         self.bytes_in += size
         self._filled += size
         frame = self._frame
-        self._take()
+        if frame is None:
+            self._take_small()
+        else:
+            self._take()
         if self._socket is not None and self._frame is not None and len(self._frame) - self._filled >= MUCH:
             self._read_on(self._socket, self._frame)
         if self._low_water is not None:

@@ -7,11 +7,12 @@ all back as soon as anything else is to be done. Knows sockets and the loop; wha
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import select
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from pyclient.errors import KafkaError
 from pyclient.net.connection import Connection
@@ -21,6 +22,14 @@ from pyclient.runtime.loop_lending import LendingSelector
 _log = logging.getLogger(__name__)
 LONGEST_WAIT: Final = 0.1
 """Seconds. An answer that takes longer costs no more when the loop reads it."""
+
+
+class Awaited(Protocol):
+    """What a thread waits for."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it has come."""
 
 
 class LoopLender:
@@ -59,29 +68,29 @@ class LoopLender:
             self._signals.release(held)
         return True
 
-    def wait(self, done: Callable[[], bool], seconds: float | None) -> None:
+    def wait(self, awaited: Awaited, seconds: float | None) -> None:
         """Read the answer to a lone request in place of the loop.
 
-        Ends when *done()* or after *seconds*, but also when the loop has something else to do, when the answer takes
+        Ends when *awaited* is done or after *seconds*, but also when the loop has something else to do, when the answer takes
         long, when the socket is broken, and when a signal comes, whose handler runs then.
         """
         if self._connection is not None and (seconds is None or seconds > 0):
             until = time.monotonic() + (LONGEST_WAIT if seconds is None else min(seconds, LONGEST_WAIT))
-            self.run(lambda: self._read(done, until))
+            self.run(functools.partial(self._read, awaited, until))
 
     def forked(self) -> None:
         """This process is a forked child, which uses no connection."""
         self._signals.forked()
 
-    def _read(self, done: Callable[[], bool], until: float) -> None:
+    def _read(self, awaited: Awaited, until: float) -> None:
         connection = self._connection
         sock = None if connection is None else connection.socket
-        if connection is None or sock is None or done() or not connection.awaits_one_answer:
+        if sock is None or connection is None or awaited.done or not connection.awaits_one_answer:
             return
         descriptor = sock.fileno()
         self._selector.mute(descriptor)
         try:
-            while self._readable(descriptor, until) and self._read_once(connection) and not done() and connection.awaits_one_answer:
+            while self._readable(descriptor, until) and self._read_once(connection) and not awaited.done and connection.awaits_one_answer:
                 pass
         finally:
             self._selector.unmute(descriptor)
@@ -113,7 +122,7 @@ class LoopLender:
 
     def _wake_if_closing(self) -> None:
         """The transport closes in a later turn of the loop, and does not wake it for that: it believes to run on it."""
-        if self._connection is not None and self._connection.is_closing:
+        if self._connection is not None and self._connection.is_closing():
             self._loop.call_soon_threadsafe(_nothing)
 
 

@@ -60,12 +60,12 @@ class RequestMetrics:
 
     def sent(self, node: int) -> None:
         """A request was written to *node*."""
-        self._of(node).requests.add(1)
+        (self._nodes.get(node) or self._of(node)).requests.add(1)
 
     def answered(self, node: int, api: Api, now: float, latency: float, throttle: float) -> None:
         """A response of *node* came after *latency* seconds and throttles the client for *throttle* seconds."""
         milliseconds = latency * 1000
-        self._of(node).latency.add(milliseconds, 1, milliseconds, now)
+        (self._nodes.get(node) or self._of(node)).latency.add(milliseconds, 1, milliseconds, now)
         if api in COUNT_AND_LATENCY:
             own = self._apis.get(api) or self._made(api)
             own.responses.add(1)
@@ -74,10 +74,8 @@ class RequestMetrics:
             self._throttle.add(throttle * 1000, 1, throttle * 1000, now)
 
     def _of(self, node: int) -> _OfNode:
-        found = self._nodes.get(node)
-        if found is None:
-            found = self._nodes[node] = _OfNode(self._metrics, node)
-        return found
+        made = self._nodes[node] = _OfNode(self._metrics, node)
+        return made
 
     def _made(self, api: Api) -> _OfApi:
         """With its first response: a client reports no metrics of requests that it does not send."""

@@ -58,7 +58,7 @@ class WriteBuffer:
     @property
     def unwritten(self) -> int:
         """Number of written bytes whose memory may still be read: not in the kernel, or not encrypted yet."""
-        waiting = sum(map(len, self._pieces))
+        waiting = sum(map(len, self._pieces)) if self._pieces else 0
         return waiting if self._encrypts else waiting + self._transport.get_write_buffer_size()
 
     def write(self, pieces: Iterable[Buffer]) -> None:
@@ -97,6 +97,9 @@ def _send(sock: socket.socket, pieces: deque[Buffer]) -> bool:
         sent = sock.sendmsg(offered)
     except OSError:
         return False  # full or broken
+    if len(offered) == len(pieces) and sent == sum(map(len, offered)):
+        pieces.clear()
+        return True
     for piece in offered:
         if sent < len(piece):
             pieces[0] = memoryview(piece)[sent:]

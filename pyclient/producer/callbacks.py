@@ -129,7 +129,7 @@ class ThreadObserver(LoopObserver):
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._ended = False
-        self.wait_in_place: Callable[[Callable[[], bool], float | None], None] | None = None
+        self.wait_in_place: Callable[[BatchResult, float | None], None] | None = None
         """Reads the answer in the thread that waits for it, if the loop sleeps; may end early."""
 
     def dispatch(self, work: Callable[[], object]) -> None:
@@ -154,7 +154,7 @@ class ThreadObserver(LoopObserver):
     def help(self, result: BatchResult, timeout: float | None) -> None:
         """As `Observer.help`."""
         if self.wait_in_place is not None:
-            self.wait_in_place(lambda: result.done, timeout)
+            self.wait_in_place(result, timeout)
 
     def wait_for_callbacks(self, timeout: float | None) -> bool:
         """Wait until every callback that was dispatched before this call has run, at most *timeout* seconds.

@@ -249,8 +249,7 @@ class ProducerCore(ClientCore):
     # ---- sealing ----------------------------------------------------------------------------------------------------
 
     def _seal(self, batch: Batch) -> None:
-        codec, _ = self.accumulator.codec(batch.queue.topic)
-        if codec is Compression.NONE or batch.size <= self.environment.seal_inline_bytes:
+        if batch.size <= self.environment.seal_inline_bytes or self.accumulator.codec(batch.queue.topic)[0] is Compression.NONE:
             self.accumulator.seal(batch)
         else:
             self._seal_in_worker(batch)

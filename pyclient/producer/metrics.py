@@ -55,7 +55,7 @@ class BatchMetrics(BatchListener):
         self._batch_size.add(size, 1, size, now)
         self._queue_time.add(waited, 1, waited, now)
         self._record_size.add(batch.appended, batch.count, batch.largest, now)
-        topic = self._of(batch.queue.topic)
+        topic = self._topics.get(batch.queue.topic) or self._of(batch.queue.topic)
         topic.bytes.add(size)
         ratio = len(batch.payload or b"") / batch.appended
         topic.compression.add(ratio, 1, ratio, now)
@@ -63,14 +63,13 @@ class BatchMetrics(BatchListener):
             self._metrics.add(RECORDS_RETRIED, batch.count, batch.queue.topic)
 
     def _of(self, topic: str) -> _OfTopic:
-        found = self._topics.get(topic)
-        if found is None:
-            found = self._topics[topic] = _OfTopic(self._metrics, topic)
-        return found
+        made = self._topics[topic] = _OfTopic(self._metrics, topic)
+        return made
 
     def stored(self, batch: Batch) -> None:
         """As `BatchListener.stored`."""
-        self._of(batch.queue.topic).stored.add(batch.count)
+        topic = self._topics.get(batch.queue.topic) or self._of(batch.queue.topic)
+        topic.stored.add(batch.count)
 
     def split(self, batch: Batch) -> None:
         """As `BatchListener.split`."""

@@ -25,10 +25,11 @@ class DeferredSignals:
         self._seen: list[Any] = []
         self._handlers: Held = []  # of `_seen`
         self._deferred: Held = []
+        self._main = threading.main_thread().ident
 
     def hold(self) -> Held | None:
         """Defer all handlers; returns what `release` restores. None: this thread runs no handlers."""
-        if threading.get_ident() != threading.main_thread().ident:
+        if threading.get_ident() != self._main:
             return None
         seen = list(map(_signal.getsignal, SIGNALS))
         if seen != self._seen:
@@ -59,6 +60,7 @@ class DeferredSignals:
 
     def forked(self) -> None:
         """In a forked child, whose main thread was another one: restore what the parent's main thread deferred."""
+        self._main = threading.main_thread().ident
         self._noted.clear()
         self.release(self._deferred)
 

@@ -26,6 +26,8 @@ if sys.platform == "linux":
             super().__init__()
             self._lock = threading.Lock()
             self._lock.acquire()
+            self.give_back = self._lock.release
+            """After `borrow`: the loop may wake."""
             self._wanted = False
             self._epoll = select.epoll.fromfd(os.dup(self.fileno()))
             self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -56,10 +58,6 @@ if sys.platform == "linux":
         def borrow(self) -> bool:
             """Take the place of the loop's thread, if that sleeps; then call `give_back`."""
             return not self._wanted and self._lock.acquire(blocking=False)
-
-        def give_back(self) -> None:
-            """The loop may wake."""
-            self._lock.release()
 
         def ring(self) -> None:
             """Ask a thread that waits with the lock to give it back."""

@@ -38,6 +38,7 @@ class Proxy:
         self.manners = manners
         self.users = users
         self.asked: list[tuple[str, int]] = []
+        self._serving: set[asyncio.Task[None] | None] = set()  # asyncio itself refers to tasks weakly
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -54,10 +55,10 @@ class Proxy:
 
     async def _close(self) -> None:
         self._server.close()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:  # a client that was just accepted gets a task meanwhile
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
     def address(self) -> str:
@@ -65,6 +66,7 @@ class Proxy:
         return f"{host}:{port}"
 
     async def _serve(self, reader: Reader, writer: Writer) -> None:
+        self._serving.add(asyncio.current_task())
         try:
             host, port = await self.manners(self, reader, writer)
             self.asked.append((host, port))
@@ -77,6 +79,7 @@ class Proxy:
             pass
         finally:
             writer.close()
+            self._serving.discard(asyncio.current_task())
 
     def knows(self, user: str, password: str) -> bool:
         return self.users is None or self.users.get(user) == password
