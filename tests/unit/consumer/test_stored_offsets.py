@@ -120,12 +120,16 @@ class StoresWhenRevoked:
     """Finishes its work when partitions go."""
 
     def __init__(self) -> None:
+        self.assignments = 0
         self.done: dict[TopicPartition, int] = {}
         self.consumer: Consumer | None = None
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
         assert self.consumer is not None
         self.consumer.store_offsets({tp: offset for tp, offset in self.done.items() if tp in partitions})
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self.assignments += 1
 
 
 def test_what_a_listener_stores_of_a_partition_that_goes_is_committed_before_it_goes(cluster: FakeCluster) -> None:
@@ -135,7 +139,8 @@ def test_what_a_listener_stores_of_a_partition_that_goes_is_committed_before_it_
         read_all(consumer)
         listener.done[TP] = 4
         consumer.enforce_rebalance()
-        eventually(lambda: consumer.poll(0.01) is not None and committed(cluster) == {TP: 4})
+        eventually(lambda: consumer.poll(0.01) is not None and listener.assignments == 2)  # before, it has nothing to lose
+        assert committed(cluster) == {TP: 4}
         listener.done[TP] = 5
     assert committed(cluster) == {TP: 5}
 
