@@ -285,7 +285,8 @@ class Sender:
         elsewhere.
         """
         sequence = self._sequence(queue)
-        if self._queues.is_paused(queue) or (sequence.in_flight and not sequence.has_room(self._queues.leader(queue, node))):
+        asks = sequence.in_flight or self._transactions is not None  # a transaction's sequence may follow a new epoch
+        if self._queues.is_paused(queue) or (asks and not sequence.has_room(self._queues.leader(queue, node))):
             return None
         while True:
             batch = self._accumulator.head(queue)
