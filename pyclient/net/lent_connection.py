@@ -71,8 +71,8 @@ class LoopLender:
     def wait(self, awaited: Awaited, seconds: float | None) -> None:
         """Read the answer to a lone request in place of the loop.
 
-        Ends when *awaited* is done or after *seconds*, but also when the loop has something else to do, when the answer takes
-        long, when the socket is broken, and when a signal comes, whose handler runs then.
+        Ends when *awaited* is done or after *seconds*, but also when the loop has something else to do, when the answer
+        takes long, when the socket is broken, and when a signal comes, whose handler runs then.
         """
         if self._connection is not None and (seconds is None or seconds > 0):
             until = time.monotonic() + (LONGEST_WAIT if seconds is None else min(seconds, LONGEST_WAIT))
@@ -85,12 +85,12 @@ class LoopLender:
     def _read(self, awaited: Awaited, until: float) -> None:
         connection = self._connection
         sock = None if connection is None else connection.socket
-        if sock is None or connection is None or awaited.done or not connection.awaits_one_answer:
+        if sock is None or connection is None:
             return
         descriptor = sock.fileno()
         self._selector.mute(descriptor)
         try:
-            while self._readable(descriptor, until) and self._read_once(connection) and not awaited.done and connection.awaits_one_answer:
+            while not awaited.done and connection.awaits_one_answer and self._readable(descriptor, until) and self._read_once(connection):
                 pass
         finally:
             self._selector.unmute(descriptor)
