@@ -12,7 +12,7 @@ from pyclient.codec.apis import Api
 from pyclient.codec.messages import CORRELATION_ID_BYTES, correlation_id_of, decode_response
 from pyclient.codec.produce import stored_response
 from pyclient.core.handshake import UNSUPPORTED_VERSION
-from pyclient.core.manager import Reply, Unknown, earliest
+from pyclient.core.manager import Reply, Unknown
 from pyclient.errors import KafkaError, ProtocolError, ResponseTimeoutError
 
 MAX_CORRELATION_ID: Final = 2**31 - 1
@@ -86,7 +86,7 @@ class InFlightRequests:
 
     def deadline(self) -> float | None:
         """The earliest deadline, or end of a caller's patience."""
-        return earliest(*[earliest(each.deadline, each.give_up_at) for each in self.requests]) if self.requests else None
+        return min((each.deadline if each.give_up_at is None else min(each.deadline, each.give_up_at) for each in self.requests), default=None)
 
     def answer_due_since(self) -> float | None:
         """When the broker should have answered the oldest request; None if there is none, or it may take any time."""

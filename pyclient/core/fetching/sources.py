@@ -41,7 +41,10 @@ class Sources:
 
     def session(self, node: int) -> Session:
         """The session at a node."""
-        return self._sessions.setdefault(node, Session())
+        found = self._sessions.get(node)
+        if found is None:
+            found = self._sessions[node] = Session()
+        return found
 
     def idle(self) -> list[int]:
         """The nodes that have something to read, and no request under way."""

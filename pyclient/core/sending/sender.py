@@ -285,8 +285,7 @@ class Sender:
         elsewhere.
         """
         sequence = self._sequence(queue)
-        asks = sequence.in_flight or self._transactions is not None  # a transaction's sequence may follow a new epoch
-        if self._queues.is_paused(queue) or (asks and not sequence.has_room(self._queues.leader(queue, node))):
+        if self._queues.is_paused(queue) or not sequence.has_room(self._queues.leader(queue, node)):
             return None
         while True:
             batch = self._accumulator.head(queue)

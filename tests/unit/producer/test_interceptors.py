@@ -308,7 +308,7 @@ def test_on_send_gets_the_topic_of_each_row_also_an_unknown_one(fake_cluster: Fa
     fake_cluster.create_topic("t")
     fake_cluster.create_topic("u")
     watching = Watching()
-    with producing(fake_cluster, watching, max_block_ms=200) as producer:
+    with producing(fake_cluster, watching) as producer:
         data = pyarrow.table({"value": ["a", "b", "c"], "to": ["u", None, "no such/topic"]})
         producer.send_arrow("t", data, topic_column="to").exception(20)
     assert [topic for _, topic, _, _, _ in watching.log[:3]] == ["u", "t", "no such/topic"]
@@ -346,7 +346,7 @@ def test_a_refused_record_of_a_bulk_is_reported_once_with_its_error(fake_cluster
 def test_P04_records_of_a_bulk_without_memory_are_reported_once_if_on_send_saw_them(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
     watching = Watching()
-    with producing(fake_cluster, watching, buffer_memory=40_000, batch_size=10_000, max_block_ms=100) as producer:
+    with producing(fake_cluster, watching, buffer_memory=40_000, batch_size=10_000, max_block_ms=1000) as producer:
         producer.partitions_for("t")
         fake_cluster.pause(1)
         bulk = producer.send_many("t", ["x" * 1_000] * 5_000)
