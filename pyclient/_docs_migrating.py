@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pyclient import AsyncConsumer, AsyncProducer
-from pyclient.foreign_call_table import AIOKAFKA, ARGUMENTS, CLIENTS, CONFLUENT, HABITS, KAFKA_PYTHON, METHODS, Argument, Habit, Method
+from pyclient.foreign_call_table import AIOKAFKA, ARGUMENTS, CLIENTS, CONFLUENT, HABITS, JAVA, KAFKA_PYTHON, METHODS, Argument, Habit, Method
 from pyclient.foreign_calls import line_here
 from pyclient.foreign_option_table import NAMES, ROLES, ByValue, Fate, Ignored, Renamed, Row
 
@@ -35,6 +35,8 @@ NOTES: Final = {
                "A record's `value`, `key`, `topic` and `offset` are attributes, not methods.",
     AIOKAFKA: "`AIOKafkaProducer` is `AsyncProducer`, `AIOKafkaConsumer` is `AsyncConsumer`. `async with` opens and closes them, "
               "as do `start()` and `stop()`.",
+    JAVA: "`Admin` has the calls of Java's `Admin`. Those that are not listed have Java's name in Python's spelling; "
+          "there are none for share groups, streams groups and voters of the quorum.",
 }
 AWAITED: Final = {"producer": AsyncProducer, "consumer": AsyncConsumer, "records": AsyncConsumer}
 
@@ -47,7 +49,7 @@ same here are not listed: see [options.md](options.md). A name is renamed or ign
 
 def migrating_page() -> str:
     """One table for each client."""
-    return "\n".join([HEAD, *(_section(client) for client in CLIENTS), _options()])
+    return "\n".join([HEAD, *(_section(client) for client in (*CLIENTS, JAVA)), _options()])
 
 
 def _options() -> str:

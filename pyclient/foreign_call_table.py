@@ -12,12 +12,18 @@ KAFKA_PYTHON: Final = "kafka-python"
 CONFLUENT: Final = "confluent-kafka"
 AIOKAFKA: Final = "aiokafka"
 CLIENTS: Final = (KAFKA_PYTHON, CONFLUENT, AIOKAFKA)
+JAVA: Final = "Java"
+"""Its methods as they would be called in Python: ``describeMetadataQuorum`` is ``describe_metadata_quorum``."""
 
 _K: Final = (KAFKA_PYTHON,)
 _C: Final = (CONFLUENT,)
 _A: Final = (AIOKAFKA,)
 _KA: Final = (KAFKA_PYTHON, AIOKAFKA)
 _KC: Final = (KAFKA_PYTHON, CONFLUENT)
+_J: Final = (JAVA,)
+_KJ: Final = (KAFKA_PYTHON, JAVA)
+_CJ: Final = (CONFLUENT, JAVA)
+_KCJ: Final = (KAFKA_PYTHON, CONFLUENT, JAVA)
 _S: Final = "it is in seconds"
 
 
@@ -126,15 +132,36 @@ _METHODS: Final = (
     Method("admin", "list_partition_offsets", _K, "admin.list_offsets({partition: OffsetSpec.LATEST})"),
     Method("admin", "list_group_offsets", _K, 'admin.group_offsets("billing")'),
     Method("admin", "remove_group_members", _K, 'admin.remove_members("billing")'),
-    Method("admin", "list_consumer_groups", _C, "admin.list_groups()"),
-    Method("admin", "describe_consumer_groups", _C, 'admin.describe_groups(["billing"])'),
-    Method("admin", "list_consumer_group_offsets", _C, 'admin.group_offsets("billing")'),
-    Method("admin", "alter_consumer_group_offsets", _C, 'admin.alter_group_offsets("billing", {partition: 5})'),
-    Method("admin", "delete_consumer_groups", _C, 'admin.delete_groups(["billing"])'),
-    Method("admin", "incremental_alter_configs", _C, 'admin.alter_configs({ConfigResource.topic("orders"): {"retention.ms": 3_600_000}})'),
-    Method("admin", "alter_user_scram_credentials", _KC, 'admin.alter_scram_users({"anna": ScramPassword("secret")})'),
-    Method("admin", "describe_user_scram_credentials", _KC, 'admin.describe_scram_users(["anna"])'),
+    Method("admin", "list_consumer_groups", _CJ, "admin.list_groups()"),
+    Method("admin", "describe_consumer_groups", _CJ, 'admin.describe_groups(["billing"])'),
+    Method("admin", "list_consumer_group_offsets", _CJ, 'admin.group_offsets("billing")'),
+    Method("admin", "alter_consumer_group_offsets", _CJ, 'admin.alter_group_offsets("billing", {partition: 5})'),
+    Method("admin", "delete_consumer_groups", _CJ, 'admin.delete_groups(["billing"])'),
+    Method("admin", "incremental_alter_configs", _CJ, 'admin.alter_configs({ConfigResource.topic("orders"): {"retention.ms": 3_600_000}})'),
+    Method("admin", "alter_user_scram_credentials", _KCJ, 'admin.alter_scram_users({"anna": ScramPassword("secret")})'),
+    Method("admin", "describe_user_scram_credentials", _KCJ, 'admin.describe_scram_users(["anna"])'),
     Method("admin", "wait_for_topics", _K, "admin.describe_topics([name])"),
+    Method("admin", "describe_topic_partitions", _K, "admin.describe_topics([name])"),
+    Method("admin", "describe_metadata_quorum", _KJ, "admin.describe_quorum()"),
+    Method("admin", "reset_configs", _K, 'admin.alter_configs({ConfigResource.topic("orders"): {"retention.ms": ConfigChange.delete()}})'),
+    Method("admin", "find_hanging_transactions", _K, "admin.list_transactions(running_longer_than=900)",
+           "it is in seconds; describe_producers has the start offset for abort_transaction"),
+    Method("admin", "get_broker_version_data", _K, "admin.describe_features()"),
+    Method("admin", "api_versions", _K, "admin.describe_features()", "the client chooses the versions of requests itself"),
+    Method("admin", "update_features", _KJ, "", "use kafka-features.sh; admin.describe_features() shows the levels"),
+    Method("admin", "alter_replica_log_dirs", _KJ, "", "use kafka-reassign-partitions.sh to move replicas between a broker's disks"),
+    Method("admin", "list_config_resources", _KJ, "", "use kafka-configs.sh --describe without a name; list_topics() and list_groups() have these"),
+    Method("admin", "poll", _C, 'admin.list_topics()', "calls wait for their result, nothing has to be polled"),
+    Method("admin", "set_sasl_credentials", _C, "Admin(sasl_token_provider=provider)", "or open another admin client"),
+    Method("admin", "describe_client_quotas", _J, 'admin.describe_quotas(QuotaEntity(user="anna"))'),
+    Method("admin", "alter_client_quotas", _J, 'admin.alter_quotas({QuotaEntity(user="anna"): {"producer_byte_rate": 1_000_000}})'),
+    Method("admin", "remove_members_from_consumer_group", _J, 'admin.remove_members("billing")'),
+    Method("admin", "delete_consumer_group_offsets", _J, 'admin.delete_group_offsets("billing", [partition])'),
+    Method("admin", "describe_classic_groups", _J, 'admin.describe_groups(["billing"])'),
+    Method("admin", "describe_replica_log_dirs", _J, "admin.describe_log_dirs([1])"),
+    Method("admin", "force_terminate_transaction", _J, 'admin.fence_producers(["billing"])'),
+    Method("admin", "list_client_metrics_resources", _J, "", "use kafka-client-metrics.sh --list"),
+    Method("admin", "unregister_broker", _J, "", "use kafka-cluster.sh unregister"),
 )
 
 _ARGUMENTS: Final = (

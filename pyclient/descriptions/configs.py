@@ -128,10 +128,16 @@ class ConfigOperation(enum.IntEnum):
 
 
 class ConfigChange(NamedTuple):
-    """A change of one config other than setting a value: `delete`, `append` and `subtract` make one."""
+    """A change of one config other than setting a value: `delete`, `append` and `subtract` make one.
+
+    ``repr`` does not show the value, which may be a secret: ``sasl.jaas.config`` and keystores' passwords are configs.
+    """
 
     operation: ConfigOperation
     value: ConfigValue | None = None
+
+    def __repr__(self) -> str:
+        return f"ConfigChange({self.operation.name}{'' if self.value is None else ', ***'})"
 
     @classmethod
     def delete(cls) -> ConfigChange:

@@ -95,3 +95,11 @@ def test_each_resource_altered_has_its_own_outcome(version: int) -> None:
     assert verdict.result[ORDERS] is None
     assert isinstance(verdict.result[GONE], InvalidConfigurationError)
     assert "topic 'gone': retention.ms is -5" in str(verdict.result[GONE])
+
+
+def test_the_text_of_a_change_shows_no_value_which_may_be_a_secret() -> None:
+    secret = "marker-secret of a keystore"
+    for change in (ConfigChange.append(secret), ConfigChange.subtract(secret), ConfigChange(ConfigOperation.SET, secret)):
+        assert repr(change) == f"ConfigChange({change.operation.name}, ***)"
+        assert str({"ssl.keystore.password": change}).count("marker") == 0
+    assert repr(ConfigChange.delete()) == "ConfigChange(DELETE)"
