@@ -151,7 +151,7 @@ _METHODS: Final = (
     Method("admin", "update_features", _KJ, "", "use kafka-features.sh; admin.describe_features() shows the levels"),
     Method("admin", "alter_replica_log_dirs", _KJ, "", "use kafka-reassign-partitions.sh to move replicas between a broker's disks"),
     Method("admin", "list_config_resources", _KJ, "", "use kafka-configs.sh --describe without a name; list_topics() and list_groups() have these"),
-    Method("admin", "poll", _C, 'admin.list_topics()', "calls wait for their result, nothing has to be polled"),
+    Method("admin", "poll", _C, "admin.list_topics()", "calls wait for their result, nothing has to be polled"),
     Method("admin", "set_sasl_credentials", _C, "Admin(sasl_token_provider=provider)", "or open another admin client"),
     Method("admin", "describe_client_quotas", _J, 'admin.describe_quotas(QuotaEntity(user="anna"))'),
     Method("admin", "alter_client_quotas", _J, 'admin.alter_quotas({QuotaEntity(user="anna"): {"producer_byte_rate": 1_000_000}})'),

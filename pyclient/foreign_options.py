@@ -24,6 +24,7 @@ _JAAS_NAME: Final = "sasl_jaas_config"
 _JAAS: Final = re.compile(
     r"\s*[\w.]*\.(?:Plain|Scram)LoginModule\s+required\b(?=.*?\busername=\"(?P<user>[^\"]*)\")"
     r"(?=.*?\bpassword=\"(?P<password>(?:[^\"\\]|\\.)*)\").*;\s*", re.DOTALL)
+_TOKENAUTH: Final = re.compile(r"ScramLoginModule\s.*\btokenauth=\"?true\b", re.DOTALL)
 
 
 def names_of(option: str) -> set[str]:
@@ -121,7 +122,8 @@ def _jaas(key: str, value: object) -> list[tuple[str, object]]:
         )
     _warn_once(key, "", f"{key} is Java's: here it is sasl_plain_username and sasl_plain_password; use those")
     password = Secret(re.sub(r"\\(.)", r"\1", match["password"]))
-    return [("sasl_plain_username", match["user"]), ("sasl_plain_password", password)]
+    is_token = [("sasl_scram_tokenauth", True)] if _TOKENAUTH.search(match.string) else []
+    return [("sasl_plain_username", match["user"]), ("sasl_plain_password", password), *is_token]
 
 
 def _warn_once(key: str, word: str, message: str) -> None:

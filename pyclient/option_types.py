@@ -40,6 +40,7 @@ class ClientOptions(TypedDict, total=False):
     sasl_mechanism: str | None
     sasl_plain_username: str | None
     sasl_plain_password: str | None
+    sasl_scram_tokenauth: bool | str | None
     sasl_token_provider: Callable[[], object] | str | None
     sasl_kerberos_service_name: str | None
     sasl_login_connect_timeout_ms: int | str | None

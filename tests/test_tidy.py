@@ -220,7 +220,7 @@ def public_definitions(body: list[ast.stmt], inside: str = "") -> Iterator[tuple
 
 
 PUBLIC_MODULES = (
-    "__init__", "admin/acls", "admin/cluster", "admin/configs", "admin/facade", "admin/groups", "admin/plans", "admin/records", "admin/replicas", "admin/topics", "admin/transactions", "admin/users", "client/facade_base", "consumer/facade", "consumer/facade_base", "errors/base", "errors/broker", "errors/client", "plugin_loading",
+    "__init__", "admin/acls", "admin/cluster", "admin/configs", "admin/facade", "admin/groups", "admin/plans", "admin/records", "admin/replicas", "admin/tokens", "admin/topics", "admin/transactions", "admin/users", "client/facade_base", "consumer/facade", "consumer/facade_base", "errors/base", "errors/broker", "errors/client", "plugin_loading",
     "consumer/async_facade", "consumer/metadata_calls", "plugins", "producer/facade", "records",
 )
 

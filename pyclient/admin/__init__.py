@@ -8,13 +8,14 @@ from pyclient.descriptions.configs import (
 from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupMember, GroupOffset, OffsetReset
 from pyclient.descriptions.offsets import ListedOffset, OffsetSpec
 from pyclient.descriptions.replicas import ElectionType, LogDir, Reassignment, ReassignmentPlan, ReplicaSize
+from pyclient.descriptions.tokens import DelegationToken
 from pyclient.descriptions.transactions import FencedProducer, ProducerState, TransactionDescription, TransactionListing
 from pyclient.descriptions.users import QuotaEntity, QuotaName, ScramCredential, ScramDeletion, ScramMechanism, ScramPassword
 
 __all__ = [
     "Acl", "AclFilter", "AclOperation", "AclPattern", "AclPermission", "AclResourceType",
     "ConfigChange", "ConfigEntry", "ConfigOperation", "ConfigResource", "ConfigSource", "ConfigSynonym", "ConfigType",
-    "ElectionType", "FeatureRange", "FencedProducer", "GroupDescription", "GroupListing", "GroupMember", "GroupOffset", "ListedOffset", "LogDir", "OffsetReset", "OffsetSpec",
+    "DelegationToken", "ElectionType", "FeatureRange", "FencedProducer", "GroupDescription", "GroupListing", "GroupMember", "GroupOffset", "ListedOffset", "LogDir", "OffsetReset", "OffsetSpec",
     "ProducerState", "Quorum", "QuorumReplica", "QuotaEntity", "QuotaName", "Reassignment", "ReassignmentPlan", "ReplicaSize", "ResourceType", "ScramCredential", "ScramDeletion", "ScramMechanism", "ScramPassword",
     "TransactionDescription", "TransactionListing", "read_offsets", "write_offsets",
 ]

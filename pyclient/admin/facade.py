@@ -17,6 +17,7 @@ from pyclient.admin.records import RecordCalls
 from pyclient.admin.replicas import AsyncReplicaCalls, ReplicaCalls
 from pyclient.admin.topics import TopicCalls
 from pyclient.admin.transactions import AsyncTransactionCalls, TransactionCalls
+from pyclient.admin.tokens import AsyncTokenCalls, TokenCalls
 from pyclient.admin.users import AsyncUserCalls, UserCalls
 from pyclient.client.core import ClientCore
 from pyclient.config import AdminConfig
@@ -27,7 +28,7 @@ from pyclient.runtime.loop_thread import Portal
 
 
 @answers_foreign_calls("admin")
-class AsyncAdmin(AsyncPlanCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAclCalls, AsyncUserCalls, AsyncReplicaCalls, AsyncClusterCalls):
+class AsyncAdmin(AsyncPlanCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAclCalls, AsyncUserCalls, AsyncTokenCalls, AsyncReplicaCalls, AsyncClusterCalls):
     """Operations on topics, configs, records, groups, transactions, ACLs, users, replicas and the cluster; for asyncio.
 
     Bound to the event loop of ``async with``. Any number of tasks may use it at the same time. A call with one item
@@ -66,7 +67,7 @@ class AsyncAdmin(AsyncPlanCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAc
 
 
 @answers_foreign_calls("admin")
-class Admin(TopicCalls, ConfigCalls, RecordCalls, GroupCalls, TransactionCalls, AclCalls, UserCalls, ReplicaCalls, PlanCalls, ClusterCalls):
+class Admin(TopicCalls, ConfigCalls, RecordCalls, GroupCalls, TransactionCalls, AclCalls, UserCalls, TokenCalls, ReplicaCalls, PlanCalls, ClusterCalls):
     """Operations on topics, configs, records, groups, transactions, ACLs, users, replicas and the cluster.
 
     As `AsyncAdmin`, but its calls block.

@@ -42,6 +42,10 @@ class Api(enum.IntEnum):
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
@@ -121,6 +125,10 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.DESCRIBE_LOG_DIRS: VersionRange(1, 4),
     Api.SASL_AUTHENTICATE: VersionRange(0, 2),
     Api.CREATE_PARTITIONS: VersionRange(0, 3),
+    Api.CREATE_DELEGATION_TOKEN: VersionRange(1, 3),
+    Api.RENEW_DELEGATION_TOKEN: VersionRange(1, 2),
+    Api.EXPIRE_DELEGATION_TOKEN: VersionRange(1, 2),
+    Api.DESCRIBE_DELEGATION_TOKEN: VersionRange(1, 3),
     Api.DELETE_GROUPS: VersionRange(0, 2),
     Api.ELECT_LEADERS: VersionRange(0, 2),
     Api.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),

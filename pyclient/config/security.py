@@ -78,6 +78,8 @@ class SecurityConfig(Config):
         "pyclient", None, Text(empty=False), "User name for PLAIN and SCRAM (Java: part of sasl.jaas.config).")
     sasl_plain_password: str | None = option(
         "pyclient", None, Text(), "Password for PLAIN and SCRAM (Java: part of sasl.jaas.config).", secret=True)
+    sasl_scram_tokenauth: bool = option(
+        "pyclient", False, Bool(), "User name and password for SCRAM are a delegation token's id and HMAC (Java: part of sasl.jaas.config).")
     sasl_token_provider: Callable[[], object] | str | None = option(
         "pyclient", None, Anything("a callable or 'package.module:function'", check=_is_function, accepts="Callable[[], object] | str"),
         "Returns the token for OAUTHBEARER when one is needed: a text, (text, expiry in seconds since the epoch) or an OAuthToken; may be async.",

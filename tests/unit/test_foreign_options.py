@@ -248,6 +248,13 @@ def test_a_jaas_line_for_plain_or_scram_gives_user_and_password(module: str, cls
     assert "s3" not in said[0] + repr(config)
 
 
+@pytest.mark.parametrize(("extra", "is_token"), [(' tokenauth="true"', True), (" tokenauth=true", True), (' tokenauth="false"', False), ("", False)])
+def test_a_jaas_line_may_say_that_it_has_a_delegation_token(extra: str, is_token: bool) -> None:
+    line = JAAS.format("scram", "Scram").replace(";", f"{extra};")
+    config, _ = parse("producer", "sasl.jaas.config", line)
+    assert (config.sasl_scram_tokenauth, config.sasl_plain_username) == (is_token, "me")
+
+
 def test_another_jaas_line_is_refused_without_showing_it() -> None:
     with pytest.raises(ConfigurationError, match="sasl_token_provider") as caught:
         parse("producer", "sasl.jaas.config", JAAS.format("oauthbearer", "OAuthBearer"))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pyclient.admin import ConfigChange, ConfigResource, ConfigSource, ConfigType
+from pyclient.admin import ConfigChange, ConfigOperation, ConfigResource, ConfigSource, ConfigType
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.core.admin.configs import alter_configs_call, by_node, describe_configs_call
 from pyclient.core.calls import Anywhere, Broker, Call, Done

@@ -164,3 +164,21 @@ def test_a_damaged_response_is_never_accepted_as_the_proof(data: st.DataObject) 
     damaged[at] ^= data.draw(st.integers(1, 255))
     with pytest.raises(SaslAuthenticationError):
         exchanged(sha256(), PENCIL, answers(FIRST, bytes(damaged)))
+
+
+@pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_delegation_token_is_announced_in_the_first_message_and_signed(name: str) -> None:
+    """scramp's server knows no extensions: it is given the message without, and signs it with."""
+    config = options(sasl_plain_username="id", sasl_plain_password="c2VjcmV0", sasl_scram_tokenauth=True)
+    made, plain = server(name, "id", "c2VjcmV0")
+
+    def answer(message: bytes) -> bytes:
+        said = plain(message.removesuffix(b",tokenauth=true"))
+        if message.endswith(b",tokenauth=true"):
+            made.client_first_bare += ",tokenauth=true"
+        return said
+
+    first, _ = exchanged(Scram(name), config, answer)
+    assert first.startswith(b"n,,n=id,r=")
+    assert first.endswith(b",tokenauth=true")
+    assert made.stage == 4
