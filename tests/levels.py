@@ -35,6 +35,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     # what users install
     "tests/test_packaging.py": "the wheel is built, which takes minutes",
     # Spark: the flights demo stays
+    "tests/spark/test_benchmark.py": "the benchmark of Spark once",
     "tests/spark/test_exactly_once.py": "streams whose tasks and drivers fail at each step",
     "tests/spark/test_security.py": "each way to log in, a JVM's streams for each",
     "tests/spark/test_sink.py": "streams that fail and restart",

@@ -1,0 +1,54 @@
+"""The benchmark of Spark runs: our ways and confluent's through a small case, in the tests' Spark."""
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks import _spark, spark as benchmark
+from benchmarks._broker import end_offsets
+from benchmarks._spark import Job
+from pyclient.testing import LocalCluster
+from tests.kafka import make_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECORDS = 40
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch, spark: SparkSession, kafka_cluster: LocalCluster, topic: str) -> Job:
+    """All that a job says but the client and what it does."""
+    monkeypatch.setattr(_spark, "session", lambda: spark)
+    for name in (topic, f"{topic}-out"):
+        make_topic(kafka_cluster, name, benchmark.PARTITIONS)
+    benchmark.fill(kafka_cluster, topic, RECORDS)
+    return Job(_spark.OURS, "", kafka_cluster.bootstrap_servers, topic, f"{topic}-out", RECORDS)
+
+
+@pytest.mark.parametrize("measure", ["read", "stream"])
+def test_all_records_are_read_and_their_cpu_is_told_apart(job: Job, measure: str) -> None:
+    answer = _spark.KINDS[measure](job._replace(per_batch=RECORDS // 2 if measure == "stream" else 0))
+    assert answer["records"] == RECORDS
+    assert answer["cpu"] == pytest.approx(answer["driver"] + answer["jvm"] + answer["workers"])
+    assert answer["jvm"] > 0
+
+
+@pytest.mark.parametrize(("measure", "client"), [("write", _spark.OURS), ("write", benchmark.CONFLUENT), ("sink", _spark.OURS), ("sink", benchmark.TWO_SLOTS)])
+def test_all_records_are_written(job: Job, kafka_cluster: LocalCluster, measure: str, client: str) -> None:
+    job = job._replace(client=client, per_batch=RECORDS // 2 if measure == "sink" else 0)
+    assert _spark.KINDS[measure](job)["records"] == RECORDS
+    assert end_offsets(kafka_cluster, job.topic, benchmark.PARTITIONS) >= RECORDS
+
+
+def test_a_process_whose_name_has_brackets_and_blanks_is_read() -> None:
+    stat = f"7 (a) b (c) S 3 {' '.join('0' * 9)} 100 200 30 4 0"
+    assert _spark.parsed(stat) == _spark.Process(3, "a) b (c", 334 / os.sysconf("SC_CLK_TCK"))
+
+
+def test_what_was_missed_is_said() -> None:
+    must = benchmark.Must("case", "a", "b", "cpu_us", most=1.25)
+    assert "1.50 | ≤ 1.25, missed |" in str(must.line({"a": {"cpu_us": 3.0}, "b": {"cpu_us": 2.0}}))
+    assert must.line({"a": {"cpu_us": 3.0}}) is None
