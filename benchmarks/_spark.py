@@ -1,7 +1,7 @@
 """Every way of reading and writing Kafka in one Spark: what the child process of `spark` runs.
 
 Records are counted and compared by the benchmark's own process. CPU is that of the driver's Python, of the JVM and of
-Python's workers, from ``/proc``: what a process has used, and what its ended children have.
+Python's workers, from ``/proc``.
 """
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import functools
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from benchmarks._process import serve
 
@@ -92,17 +93,7 @@ def processes() -> dict[int, Process]:
 def parsed(stat: str) -> Process:
     name, _, rest = stat.partition("(")[2].rpartition(")")
     fields = rest.split()
-    return Process(int(fields[1]), name, sum(map(int, fields[11:15])) / TICKS)
-
-
-def cpu() -> dict[str, float]:
-    """Seconds of this process, of its JVMs, and of all processes below these."""
-    alive = processes()
-    used = {"driver": alive[os.getpid()].cpu, "jvm": 0.0, "workers": 0.0}
-    for pid, process in alive.items():
-        if pid != os.getpid() and os.getpid() in ancestors(pid, alive):
-            used["jvm" if process.name == "java" else "workers"] += process.cpu
-    return used
+    return Process(int(fields[1]), name, sum(map(int, fields[11:13])) / TICKS)
 
 
 def ancestors(pid: int, alive: Mapping[int, Process]) -> Iterator[int]:
@@ -111,13 +102,53 @@ def ancestors(pid: int, alive: Mapping[int, Process]) -> Iterator[int]:
         yield pid
 
 
+class Cpu:
+    """Seconds used in a block by this process, its JVM, and all processes below these, those that end in it included.
+
+    Looked at twice a second: Spark kills its workers, and what they have used is known nowhere afterwards.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[int, float] = {}
+        self._last: dict[int, Process] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._look()
+        self._first = {pid: process.cpu for pid, process in self._last.items()}
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._look()
+
+    def used(self) -> dict[str, float]:
+        found = {"driver": 0.0, "jvm": 0.0, "workers": 0.0}
+        for pid, process in self._last.items():
+            kind = "driver" if pid == os.getpid() else "jvm" if process.name == "java" else "workers"
+            found[kind] += process.cpu - self._first.get(pid, 0.0)
+        return found
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.5):
+            self._look()
+
+    def _look(self) -> None:
+        alive, own = processes(), os.getpid()
+        self._last.update((pid, process) for pid, process in alive.items() if pid == own or own in ancestors(pid, alive))
+
+
 def measured(work: Callable[[], int]) -> dict[str, Any]:
     """Time and CPU of *work*, which returns the number of records."""
     session().range(0, 2, 1, 2).mapInArrow(warm, "id bigint").collect()  # Spark ends workers that were idle for a minute
-    before, began = cpu(), time.perf_counter()
-    records = work()
-    seconds, after = time.perf_counter() - began, cpu()
-    used = {name: after[name] - before[name] for name in after}
+    with Cpu() as cpu:
+        began = time.perf_counter()
+        records = work()
+        seconds = time.perf_counter() - began
+    used = cpu.used()
     return {"records": records, "seconds": seconds, "cpu": sum(used.values()), **used}
 
 

@@ -45,7 +45,23 @@ def test_all_records_are_written(job: Job, kafka_cluster: LocalCluster, measure:
 
 def test_a_process_whose_name_has_brackets_and_blanks_is_read() -> None:
     stat = f"7 (a) b (c) S 3 {' '.join('0' * 9)} 100 200 30 4 0"
-    assert _spark.parsed(stat) == _spark.Process(3, "a) b (c", 334 / os.sysconf("SC_CLK_TCK"))
+    assert _spark.parsed(stat) == _spark.Process(3, "a) b (c", 300 / os.sysconf("SC_CLK_TCK"))
+
+
+def test_the_cpu_of_processes_that_ended_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = os.getpid()
+    before = {own: _spark.Process(1, "python", 1.0), 900: _spark.Process(own, "java", 5.0), 901: _spark.Process(900, "python", 2.0)}
+    seen = {**before, 901: _spark.Process(900, "python", 2.5), 902: _spark.Process(901, "python", 0.5), 903: _spark.Process(1, "other", 9.0)}
+    after = {own: _spark.Process(1, "python", 1.25), 900: _spark.Process(own, "java", 7.0)}
+    cpu = _spark.Cpu()
+    for now in (before, seen, after):
+        monkeypatch.setattr(_spark, "processes", lambda now=now: now)
+        if now is before:
+            cpu.__enter__()
+        else:
+            cpu._look()
+    cpu.__exit__()
+    assert cpu.used() == {"driver": 0.25, "jvm": 2.0, "workers": 1.0}
 
 
 def test_what_was_missed_is_said() -> None:
