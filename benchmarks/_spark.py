@@ -166,7 +166,7 @@ def warm(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def read(job: Job) -> dict[str, Any]:
-    """The topic as a table, every column read, given to nobody."""
+    """The topic as a table, every column read, none kept."""
     spark = session()
 
     def once() -> int:

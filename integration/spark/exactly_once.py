@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import tenacity
 
+from pyclient.admin import ConfigResource
 from pyclient.admin.facade import Admin
 from pyclient.config import AdminConfig
-from pyclient.errors import ConfigurationError, KafkaError, TopicExistsError
+from pyclient.errors import AuthorizationError, ConfigurationError, KafkaError, TopicExistsError, UnknownTopicOrPartitionError
 from pyclient.integration.spark.markers import ACCEPT, Batch, claim
 from pyclient.integration.spark.rows import used_columns
 from pyclient.integration.spark.slots import DIGEST, SLOT, SlotClients, SlotOptions, SlotTask, shared_options, write_slot
@@ -136,17 +137,43 @@ def _plan(batch: Batch) -> Any:
 
 
 def ensure_marker_topic(options: SlotOptions, slots: int) -> int:
-    """Create the marker topic, or give it more partitions; returns how many it has, at least *slots*."""
+    """Create the marker topic, or give it more partitions; returns how many it has, at least *slots*.
+
+    Raises:
+        ConfigurationError: it deletes old markers.
+    """
     name = options.marker_topic
     with Admin(shared_options(options.sink.client, AdminConfig)) as admin:
         with contextlib.suppress(TopicExistsError):
             # Compacted: the last marker of each slot is kept for as long as the topic is, however long the query rests.
             admin.create_topics([NewTopic(name, slots, configs={"cleanup.policy": "compact"})])
         known = _partitions(admin, name)
+        _check_policy(admin, name)
         if known < slots:
             log.warning("the marker topic %s gets %d partitions, it had %d: one for each slot", name, slots, known)
             admin.create_partitions({name: NewPartitions(slots)})
         return max(known, slots)
+
+
+def _check_policy(admin: Admin, name: str) -> None:
+    try:
+        policy = _policy(admin, name)
+    except AuthorizationError:
+        log.warning("cannot check that the marker topic %s keeps its markers: the right DESCRIBE_CONFIGS is missing. Its cleanup.policy must be compact, "
+                    "alone.", name)
+        return
+    if policy != "compact":
+        raise ConfigurationError(
+            f"the marker topic {name} has cleanup.policy={policy}, so the markers of a query that rests are deleted, and with them the knowledge of what it "
+            f"has written. Set it: kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config cleanup.policy=compact. Or name another "
+            "topic in marker_topic.", option="marker_topic")
+
+
+@tenacity.retry(stop=tenacity.stop_after_delay(30), wait=tenacity.wait_fixed(0.1), retry=tenacity.retry_if_exception_type(UnknownTopicOrPartitionError),
+                reraise=True)
+def _policy(admin: Admin, name: str) -> str | None:
+    topic = ConfigResource.topic(name)
+    return admin.describe_configs([topic], names=["cleanup.policy"])[topic]["cleanup.policy"].value
 
 
 @tenacity.retry(stop=tenacity.stop_after_delay(30), wait=tenacity.wait_fixed(0.1), retry=tenacity.retry_if_exception_type(KafkaError), reraise=True)

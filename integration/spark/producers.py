@@ -1,4 +1,4 @@
-"""One producer per worker process and set of options, shared by its tasks.
+"""One producer, and one consumer, per worker process and set of options, shared by its tasks.
 
 Knows no rows. Rule: between two tasks no record waits in a producer. A task that succeeds has flushed it; the client
 of a task that fails is discarded. (Spark kills its workers: close and exit handlers may never run.)
@@ -75,6 +75,20 @@ def kept(options: Mapping[str, object], make: Callable[[], C]) -> Iterator[C]:
         raise
 
 
+@contextlib.contextmanager
+def borrowed(options: Mapping[str, object], make: Callable[[], C]) -> Iterator[C]:
+    """As `kept`, but for this block alone until it ends: a generator may be left unfinished."""
+    key = (os.getpid(), _same_bytes(options))
+    with _guard:
+        client = cast(C, _kept.pop(key, None)) or make()
+    try:
+        yield client
+    except BaseException:
+        _end(client)
+        raise
+    _keep(key, client)
+
+
 def pickled(options: Mapping[str, object]) -> bytes:
     """*options* as Spark sends them to tasks: they may be functions of the user's main program.
 
@@ -108,19 +122,28 @@ def _same_bytes(options: Mapping[str, object]) -> bytes:
 
 def _taken(key: _Key, make: Callable[[], C]) -> C:
     with _guard:
-        if key not in _kept:
-            _kept[key] = make()
-        _kept.move_to_end(key)
+        client = cast(C, _kept.get(key)) or make()
+    _keep(key, client)
+    return client
+
+
+def _keep(key: _Key, client: Client) -> None:
+    """As the one that was used last; those used least recently are closed."""
+    with _guard:
+        replaced = _kept.pop(key, client)
+        _kept[key] = client
         surplus = [_kept.pop(old) for old in list(_kept)[:-MOST] if old[0] == key[0]]
-        client = _kept[key]
-    for each in surplus:
+    for each in (*surplus, *(() if replaced is client else (replaced,))):
         each.close()
-    return cast(C, client)
 
 
 def _discard(key: _Key) -> None:
     with _guard:
         client = _kept.pop(key, None)
     if client is not None:
-        with contextlib.suppress(KafkaError):  # the task's own error is on its way, and says more
-            client.close(timeout=0)
+        _end(client)
+
+
+def _end(client: Client) -> None:
+    with contextlib.suppress(KafkaError):  # the task's own error is on its way, and says more
+        client.close(timeout=0)

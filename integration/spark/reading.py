@@ -1,7 +1,8 @@
 """One task's work: read exactly one range of offsets and hand it on in Arrow batches.
 
 Runs on executors. Rules: it ends when the position reaches the end of the range; offsets without a record (compaction,
-transactions) are skipped; ending early is an error.
+transactions) are skipped; ending early is an error. A worker process keeps its consumer for the next task, unless a
+task fails; between two tasks it fetches nothing.
 """
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from pyclient.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from pyclient.integration.spark.columns import table_for_spark
 from pyclient.integration.spark.offsets import OffsetRange
 from pyclient.integration.spark.options import SourceOptions
+from pyclient.integration.spark.producers import borrowed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,11 +41,12 @@ def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.Recor
         OffsetOutOfRangeError: part of it is not in the log any more, and ``failOnDataLoss`` is on.
         KafkaTimeoutError: nothing came for ``kafkaConsumer.pollTimeoutMs``.
     """
-    with Consumer(options.client) as consumer:
+    with borrowed({**options.client, "client": "reader"}, lambda: Consumer(options.client)) as consumer:
         consumer.assign([wanted.tp])
         consumer.seek(wanted.tp, wanted.start)
         for records in _polled(consumer, wanted, options):
             yield from _batches(records, wanted, options)
+        consumer.assign([])
 
 
 def _polled(consumer: Consumer, wanted: OffsetRange, options: SourceOptions) -> Iterator[Records]:
@@ -53,11 +56,11 @@ def _polled(consumer: Consumer, wanted: OffsetRange, options: SourceOptions) -> 
         try:
             records = consumer.poll(LOOK_S)
         except OffsetOutOfRangeError as error:
-            position = _after_the_hole(consumer, wanted, position, options, error)
-            continue
-        if records:
-            yield records
-        reached = consumer.position(wanted.tp)  # polls pass over offsets without records, too
+            reached = _after_the_hole(consumer, wanted, position, options, error)
+        else:
+            if records:
+                yield records
+            reached = consumer.position(wanted.tp)  # polls pass over offsets without records, too
         if reached > position:
             position, silent_since = reached, time.monotonic()
         elif time.monotonic() - silent_since > options.poll_timeout:
@@ -69,6 +72,9 @@ def _polled(consumer: Consumer, wanted: OffsetRange, options: SourceOptions) -> 
 def _after_the_hole(consumer: Consumer, wanted: OffsetRange, position: int, options: SourceOptions, error: OffsetOutOfRangeError) -> int:
     """Where reading goes on when *position* is not in the log, if data may be lost."""
     begin = consumer.beginning_offsets([wanted.tp])[wanted.tp]
+    if begin <= position < consumer.end_offsets([wanted.tp])[wanted.tp]:  # it is: the topic was created again since this process read it
+        consumer.seek(wanted.tp, position)
+        return position
     gone_until = min(begin, wanted.end) if begin > position else wanted.end
     what = f"offsets {position} to {gone_until - 1} of {wanted.tp} are not in the log any more"
     if options.fail_on_data_loss:

@@ -29,7 +29,7 @@ def job(monkeypatch: pytest.MonkeyPatch, spark: SparkSession, kafka_cluster: Loc
 
 
 @pytest.mark.parametrize("measure", ["read", "stream"])
-def test_all_records_are_read_and_their_cpu_is_told_apart(job: Job, measure: str) -> None:
+def test_all_records_are_read_and_cpu_is_split_by_kind_of_process(job: Job, measure: str) -> None:
     answer = _spark.KINDS[measure](job._replace(per_batch=RECORDS // 2 if measure == "stream" else 0))
     assert answer["records"] == RECORDS
     assert answer["cpu"] == pytest.approx(answer["driver"] + answer["jvm"] + answer["workers"])

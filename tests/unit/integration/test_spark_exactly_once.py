@@ -10,17 +10,18 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
-from pyclient import Admin, Consumer, TopicPartition
+from pyclient import Admin, Consumer, NewTopic, TopicPartition
 from pyclient.admin import ConfigResource
 from pyclient.errors import ApplicationRecoverableError, ConfigurationError, ProducerFencedError
 from pyclient.integration.spark.exactly_once import QUERY_ID, RUN_ID, ExactlyOnce, batch_of, ensure_marker_topic
 from pyclient.integration.spark.markers import Batch, claim
 from pyclient.integration.spark.options import SinkOptions
 from pyclient.integration.spark.slots import DIGEST, SLOT, SlotClients, SlotOptions, write_slot
-from pyclient.testing import FakeCluster
+from pyclient.testing import Fail, FakeCluster
 
 OUT = "out"
 FIRST = Batch("q", "r", 0)
+TOPIC_DENIED = 29
 
 
 def slot_options(fake: FakeCluster, **client: Any) -> SlotOptions:
@@ -118,6 +119,23 @@ def test_the_marker_topic_is_compacted_so_that_markers_never_expire(fake_cluster
 def test_every_slot_has_a_partition_of_the_marker_topic(fake_cluster: FakeCluster) -> None:
     options = slot_options(fake_cluster)
     assert [(ensure_marker_topic(options, wanted), partitions(fake_cluster)) for wanted in (2, 5, 3)] == [(2, 2), (5, 5), (5, 5)]
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_marker_topic_that_deletes_markers_is_refused_with_the_way_out(fake_cluster: FakeCluster, policy: str) -> None:
+    with Admin(bootstrap_servers=fake_cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(f"{OUT}-markers", 2, configs={"cleanup.policy": policy})])
+        with pytest.raises(ConfigurationError, match=f"{OUT}-markers has cleanup.policy={policy}.*add-config cleanup.policy=compact") as refused:
+            ensure_marker_topic(slot_options(fake_cluster), 2)
+        assert refused.value.option == "marker_topic"
+        admin.alter_configs({ConfigResource.topic(f"{OUT}-markers"): {"cleanup.policy": "compact"}})
+    assert ensure_marker_topic(slot_options(fake_cluster), 2) == 2
+
+
+def test_without_the_right_to_see_its_policy_the_marker_topic_is_used_with_a_warning(fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    with fake_cluster.intercept(Fail(TOPIC_DENIED), "DescribeConfigs"):
+        assert ensure_marker_topic(slot_options(fake_cluster), 2) == 2
+    assert "the right DESCRIBE_CONFIGS is missing" in caplog.text
 
 
 # ---- what is refused ------------------------------------------------------------------------------------------------

@@ -1,0 +1,102 @@
+"""Tasks of one worker process share a consumer; on the fake cluster, without a Spark."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pyclient import Admin, Consumer, TopicPartition
+from pyclient.errors import OffsetOutOfRangeError
+from pyclient.integration.spark import producers
+from pyclient.integration.spark.offsets import OffsetRange
+from pyclient.integration.spark.options import SourceOptions
+from pyclient.integration.spark.reading import read_range
+from pyclient.testing import FakeCluster
+
+TOPIC = "orders"
+RECORDS = 8
+
+
+@pytest.fixture(autouse=True)
+def filled(fake_cluster: FakeCluster) -> Iterator[None]:
+    """Records in two partitions; afterwards this process keeps no client."""
+    fake_cluster.create_topic(TOPIC, 2)
+    fill(fake_cluster, b"%d")
+    yield
+    while producers._kept:
+        producers._kept.popitem()[1].close(timeout=0)
+
+
+def fill(fake: FakeCluster, form: bytes) -> None:
+    for number in range(RECORDS):
+        fake.produce(TOPIC, form % number, partition=number % 2)
+
+
+def options(fake: FakeCluster, **given: str) -> SourceOptions:
+    return SourceOptions.parse({"kafka.bootstrap.servers": fake.bootstrap_servers, "subscribe": TOPIC, **given})
+
+
+def values(fake: FakeCluster, partition: int, start: int, end: int, **given: str) -> list[bytes | None]:
+    wanted = OffsetRange(TopicPartition(TOPIC, partition), start, end)
+    return [value for batch in read_range(wanted, options(fake, **given)) for value in batch.column("value").to_pylist()]
+
+
+def connections(fake: FakeCluster) -> int:
+    """Each new one begins with this request."""
+    return len(fake.requests("ApiVersions"))
+
+
+def test_later_tasks_open_no_connection(fake_cluster: FakeCluster) -> None:
+    assert values(fake_cluster, 0, 0, 4) == [b"0", b"2", b"4", b"6"]
+    assert values(fake_cluster, 1, 1, 3) == [b"3", b"5"]
+    before = connections(fake_cluster)  # the second task may open one to ask for metadata
+    assert values(fake_cluster, 0, 1, 2) == [b"2"], "the same partition again, at another offset"
+    assert values(fake_cluster, 1, 0, 4) == [b"1", b"3", b"5", b"7"]
+    assert connections(fake_cluster) == before
+
+
+def test_between_two_tasks_no_partition_is_fetched(fake_cluster: FakeCluster) -> None:
+    assert values(fake_cluster, 0, 0, 2) == [b"0", b"2"]
+    (consumer,) = producers._kept.values()
+    assert isinstance(consumer, Consumer)
+    assert consumer.assignment() == frozenset()
+
+
+def test_tasks_with_other_options_have_another_consumer(fake_cluster: FakeCluster) -> None:
+    assert values(fake_cluster, 0, 0, 1) == values(fake_cluster, 0, 0, 1, **{"kafka.client.id": "other"}) == [b"0"]
+    assert len(producers._kept) == 2
+
+
+def test_a_task_that_fails_leaves_no_consumer_to_the_next(fake_cluster: FakeCluster) -> None:
+    fake_cluster.advance_retention(TOPIC, 0, 2)
+    with pytest.raises(OffsetOutOfRangeError):
+        values(fake_cluster, 0, 0, 4)
+    assert not producers._kept
+    assert values(fake_cluster, 0, 2, 4) == [b"4", b"6"]
+
+
+def test_a_task_that_is_left_unfinished_does_not_disturb_the_next(fake_cluster: FakeCluster) -> None:
+    unfinished = read_range(OffsetRange(TopicPartition(TOPIC, 0), 0, 4), options(fake_cluster))
+    next(unfinished)
+    whole = read_range(OffsetRange(TopicPartition(TOPIC, 1), 0, 4), options(fake_cluster))
+    assert next(whole).num_rows > 0
+    unfinished.close()  # type: ignore[attr-defined]
+    assert list(whole) == []
+    assert values(fake_cluster, 1, 0, 1) == [b"1"]
+
+
+def test_a_topic_that_was_created_again_between_two_tasks_is_read(fake_cluster: FakeCluster) -> None:
+    assert values(fake_cluster, 0, 0, 1) == [b"0"]
+    with Admin(bootstrap_servers=fake_cluster.bootstrap_servers) as admin:
+        admin.delete_topics([TOPIC])
+    fake_cluster.create_topic(TOPIC, 2)
+    fill(fake_cluster, b"new %d")
+    assert values(fake_cluster, 0, 0, 2) == [b"new 0", b"new 2"]
+
+
+@pytest.mark.fake_kafka(brokers=2)
+def test_a_leader_that_moved_between_two_tasks_is_found(fake_cluster: FakeCluster) -> None:
+    assert values(fake_cluster, 0, 0, 1) == [b"0"]
+    brokers = {fake_cluster.leader(TOPIC, partition) for partition in range(2)}
+    fake_cluster.move_leader(TOPIC, 0, to=next(iter(brokers - {fake_cluster.leader(TOPIC, 0)})))
+    assert values(fake_cluster, 0, 0, 2) == [b"0", b"2"]
