@@ -121,8 +121,9 @@ def _same_bytes(options: Mapping[str, object]) -> bytes:
 
 
 def _taken(key: _Key, make: Callable[[], C]) -> C:
-    with _guard:
+    with _guard:  # also while it is made: two threads share one
         client = cast(C, _kept.get(key)) or make()
+        _kept[key] = client
     _keep(key, client)
     return client
 
