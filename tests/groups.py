@@ -354,7 +354,10 @@ def settled(cluster: LocalCluster, group: str, partitions: Sequence[TopicPartiti
     seen: list[Described] = []
 
     def is_stable() -> bool:
-        seen.append(describe(cluster, group))
+        try:
+            seen.append(describe(cluster, group))
+        except TimeoutError:  # a starved broker: ask again, for as long as `eventually` waits
+            return False
         owned = [where for share in seen[-1].members.values() for where in share]
         return seen[-1].state == "STABLE" and sorted(owned) == sorted(partitions)
 
