@@ -28,18 +28,17 @@ def job(monkeypatch: pytest.MonkeyPatch, spark: SparkSession, kafka_cluster: Loc
     return Job(_spark.OURS, "", kafka_cluster.bootstrap_servers, topic, f"{topic}-out", RECORDS)
 
 
-@pytest.mark.parametrize("measure", ["read", "stream"])
-def test_all_records_are_read_and_cpu_is_split_by_kind_of_process(job: Job, measure: str) -> None:
-    answer = _spark.KINDS[measure](job._replace(per_batch=RECORDS // 2 if measure == "stream" else 0))
+def test_all_records_are_read_and_cpu_is_split_by_kind_of_process(job: Job) -> None:
+    answer = _spark.KINDS["read"](job)
     assert answer["records"] == RECORDS
     assert answer["cpu"] == pytest.approx(answer["driver"] + answer["jvm"] + answer["workers"])
     assert answer["jvm"] > 0
 
 
-@pytest.mark.parametrize(("measure", "client"), [("write", _spark.OURS), ("write", benchmark.CONFLUENT), ("sink", _spark.OURS), ("sink", benchmark.TWO_SLOTS)])
-def test_all_records_are_written(job: Job, kafka_cluster: LocalCluster, measure: str, client: str) -> None:
-    job = job._replace(client=client, per_batch=RECORDS // 2 if measure == "sink" else 0)
-    assert _spark.KINDS[measure](job)["records"] == RECORDS
+@pytest.mark.parametrize("client", [_spark.OURS, benchmark.CONFLUENT])
+def test_all_records_are_written(job: Job, kafka_cluster: LocalCluster, client: str) -> None:
+    job = job._replace(client=client)
+    assert _spark.KINDS["write"](job)["records"] == RECORDS
     assert end_offsets(kafka_cluster, job.topic, benchmark.PARTITIONS) >= RECORDS
 
 
