@@ -9,7 +9,8 @@ import attrs
 
 from pyclient.codec.apis import Api
 from pyclient.errors import (
-    ClusterAuthorizationError, GroupAuthorizationError, KafkaError, TopicAuthorizationError, TransactionalIdAuthorizationError, error_for,
+    ClusterAuthorizationError, DelegationTokenAuthorizationError, GroupAuthorizationError, KafkaError, TopicAuthorizationError,
+    TransactionalIdAuthorizationError, error_for,
 )
 from pyclient.records import TopicPartition
 from pyclient.redaction import in_one_line
@@ -18,6 +19,7 @@ TOPIC: Final = TopicAuthorizationError.code
 GROUP: Final = GroupAuthorizationError.code
 CLUSTER: Final = ClusterAuthorizationError.code
 TRANSACTIONAL_ID: Final = TransactionalIdAuthorizationError.code
+TOKEN_OWNER: Final = DelegationTokenAuthorizationError.code
 
 
 @attrs.frozen
@@ -100,34 +102,37 @@ RIGHTS: Final[Mapping[tuple[Api, int | None], Right]] = {
     (Api.DESCRIBE_TRANSACTIONS, TOPIC): _SEE,
     (Api.DESCRIBE_PRODUCERS, TOPIC): Right("READ", " from "),
     (Api.WRITE_TXN_MARKERS, CLUSTER): Right("ALTER", more=" (to abort a transaction of another producer)"),
+    (Api.CREATE_DELEGATION_TOKEN, TOKEN_OWNER): Right("CREATE_TOKENS", " for "),
 }
 """The right that each request needs, by API and error code."""
 
 
 def error_of(api: Api, code: int, said: str | None = None, *, topics: Sequence[str] = (), group: str = "",
-             transactional_id: str = "", tp: TopicPartition | None = None) -> KafkaError:
+             transactional_id: str = "", user: str = "", tp: TopicPartition | None = None) -> KafkaError:
     """The error for a broker's *code* in a response of *api*: as `error_for`, but a missing right names operation,
     resource and the command that grants it.
 
-    *said* is further text, the broker's or ours. *topics*, *group*, *transactional_id* or *tp* are what the request was
-    about.
+    *said* is further text, the broker's or ours. *topics*, *group*, *transactional_id*, *user* (a principal) or *tp*
+    are what the request was about.
     """
     right = RIGHTS.get((api, code))
     if right is None:
         return error_for(code, said, topic_partition=tp)
-    about, option = _resource(code, topics if tp is None else [tp.topic], group, transactional_id)
+    about, option = _resource(code, topics if tp is None else [tp.topic], group, transactional_id, user)
     error = error_for(code, topic_partition=tp)
     command = f"kafka-acls --add --allow-principal User:… --operation {right.operation.title().replace('_', '')} {option}"
     error.args = (f"not allowed to {right.operation}{right.link}{about}{right.more}: grant it to this client's user ({command}).{_beside(said, about)} [{error.name}]",)
     return error
 
 
-def _resource(code: int, topics: Sequence[str], group: str, transactional_id: str) -> tuple[str, str]:
+def _resource(code: int, topics: Sequence[str], group: str, transactional_id: str, user: str) -> tuple[str, str]:
     """The resource as text, and as arguments of ``kafka-acls``."""
     if code == GROUP:
         return f"group {group!r}", f"--group {shlex.quote(group)}"
     if code == TRANSACTIONAL_ID:
         return f"transactional id {transactional_id!r}", f"--transactional-id {shlex.quote(transactional_id)}"
+    if code == TOKEN_OWNER:
+        return f"user {user!r}", f"--user-principal {shlex.quote(user)}"
     if code != TOPIC:
         return "the cluster", "--cluster"
     option = " ".join(f"--topic {shlex.quote(name)}" for name in topics) or "--topic …"

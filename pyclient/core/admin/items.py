@@ -21,12 +21,14 @@ def settled(outcome: Mapping[Any, object]) -> CallOutcome:
     return Done(dict(outcome)) if moved is None else Again(moved, elsewhere=True)
 
 
-def refused(api: Api, message: Any) -> CallOutcome | None:
-    """What the error of a whole response (or of its only part) means: retry, or fail; None without one."""
+def refused(api: Api, message: Any, *, user: str = "") -> CallOutcome | None:
+    """What the error of a whole response (or of its only part) means: retry, or fail; None without one.
+
+    *user* is the principal that it is about, if one is."""
     code = getattr(message, "error_code", 0)
     if not code:
         return None
-    error = error_of(api, code, getattr(message, "error_message", None))
+    error = error_of(api, code, getattr(message, "error_message", None), user=user)
     return Again(error, elsewhere=isinstance(error, NotControllerError)) if error.retriable else error
 
 

@@ -28,7 +28,7 @@ def create_token_call(owner: str | None, renewers: Sequence[str], lifetime_ms: i
         return made
 
     def judge(message: Any) -> CallOutcome:
-        return refused(Api.CREATE_DELEGATION_TOKEN, message) or Done(DelegationToken(
+        return refused(Api.CREATE_DELEGATION_TOKEN, message, user=owner or "") or Done(DelegationToken(
             message.token_id, _shown(message.principal_type, message.principal_name), _requester(message), tuple(renewers),
             _ms(message.issue_timestamp), _ms(message.expiry_timestamp), _ms(message.max_timestamp), message.hmac))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from pyclient.codec.apis import SPOKEN, Api
-from pyclient.core.acl_errors import CLUSTER, GROUP, RIGHTS, TOPIC, TRANSACTIONAL_ID, error_of
+from pyclient.core.acl_errors import CLUSTER, GROUP, RIGHTS, TOKEN_OWNER, TOPIC, TRANSACTIONAL_ID, error_of
 from pyclient.errors import BY_CODE, AuthorizationError, NotLeaderOrFollowerError, TopicAuthorizationError, UnknownServerError, error_for
 from pyclient.records import TopicPartition
 
@@ -13,10 +13,11 @@ WHERE = TopicPartition("orders", 3)
 
 @pytest.mark.parametrize(("api", "code"), RIGHTS, ids=str)
 def test_each_row_gives_the_brokers_error_with_operation_resource_and_command(api: Api, code: int) -> None:
-    error = error_of(api, code, topics=["orders"], group="bills", transactional_id="etl-1")
+    error = error_of(api, code, topics=["orders"], group="bills", transactional_id="etl-1", user="User:anna")
     about, option = {
         TOPIC: ("topic 'orders'", "--topic orders"), GROUP: ("group 'bills'", "--group bills"), CLUSTER: ("the cluster", "--cluster"),
         TRANSACTIONAL_ID: ("transactional id 'etl-1'", "--transactional-id etl-1"),
+        TOKEN_OWNER: ("user 'User:anna'", "--user-principal User:anna"),
     }[code]
     operation = RIGHTS[api, code].operation
     assert type(error) is BY_CODE[code]
@@ -27,9 +28,11 @@ def test_each_row_gives_the_brokers_error_with_operation_resource_and_command(ap
 
 
 def test_all_that_the_client_asks_about_topics_and_groups_has_a_row() -> None:
-    """The rest is asked of any broker, by anybody, or not asked yet."""
+    """The rest is asked of any broker, by anybody. Tokens are seen, renewed and ended by who may; others get the
+    errors that there is none, or that it is not theirs, which name no right."""
     asked = {api for api, _ in RIGHTS}
-    assert SPOKEN.keys() - asked == {Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE}
+    assert SPOKEN.keys() - asked == {Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE, Api.DESCRIBE_DELEGATION_TOKEN,
+                                     Api.RENEW_DELEGATION_TOKEN, Api.EXPIRE_DELEGATION_TOKEN}
 
 
 def test_a_partition_names_its_topic_and_stays_with_the_error() -> None:

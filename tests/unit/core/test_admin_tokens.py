@@ -22,6 +22,7 @@ NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
 MINUTE = datetime.timedelta(minutes=1)
 TIMES = {"issue_timestamp": NOW, "expiry_timestamp": NOW + MINUTE, "max_timestamp": NOW + 2 * MINUTE}
+PEOPLE = {"principal_type": "", "principal_name": "", "token_requester_principal_type": "", "token_requester_principal_name": ""}
 
 
 @pytest.mark.parametrize("version", versions(Api.CREATE_DELEGATION_TOKEN))
@@ -43,6 +44,10 @@ def test_a_token_for_another_user_is_not_created_for_oneself_by_brokers_that_kno
     others = create_token_call("User:a:b", [], 5, finish=ignore, deadline=None)
     assert others.versions == VersionRange(3, 3)
     assert (body(others, 3).owner_principal_type, body(others, 3).owner_principal_name) == ("User", "a:b")
+    refused = others.judge(answer(Api.CREATE_DELEGATION_TOKEN, 3, error_code=NO_RIGHT, throttle_time=0, token_id="", hmac=b"", **PEOPLE, **TIMES))
+    assert isinstance(refused, DelegationTokenAuthorizationError)
+    assert "not allowed to CREATE_TOKENS for user 'User:a:b'" in str(refused)
+    assert "--operation CreateTokens --user-principal User:a:b" in str(refused)
 
 
 @pytest.mark.parametrize("version", versions(Api.DESCRIBE_DELEGATION_TOKEN))
