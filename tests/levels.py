@@ -18,6 +18,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/broker/test_admin_replicas.py": "replicas that move between three brokers",
     "tests/broker/test_admin_security.py": "ACLs and users, on a cluster with an authorizer",
     "tests/broker/test_benchmarks.py": "each benchmark once",
+    "tests/broker/test_delegation_tokens.py": "tokens, on a cluster with users",
     "tests/broker/test_failover.py": "brokers that die and come back",
     "tests/broker/test_group_members.py": "timeouts and fencing of members, in real seconds",
     "tests/broker/test_java_reads_our_batches.py": "Java's tools, a JVM for each case",

@@ -4,6 +4,7 @@ Pure: PEM texts, users and names in, Kafka's settings out. The backends choose a
 """
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -83,6 +84,8 @@ class BrokerSecurity(NamedTuple):
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             # what brokers ask of each other, on plaintext listeners, is ANONYMOUS's wish
             "super.users": ";".join(f"User:{name}" for name in ("ANONYMOUS", *self.security.super_users)),
+            # the same for all brokers of the cluster, and protects nothing
+            "delegation.token.secret.key": hashlib.sha256(self.authority.encode()).hexdigest(),
         }
         for name, listener in LISTENERS.items():
             prefix = f"listener.name.{name.lower()}."
