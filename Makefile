@@ -77,7 +77,7 @@ durability: setup jars ## three brokers and workers killed, frozen and restarted
 fuzz: setup ## damaged batches, messages, buffers and Arrow data, all at once for FOR=60 seconds, with a checking allocator; SEED=7
 	@mkdir -p $(JUNIT)
 	@PYTHONMALLOC=debug PYCLIENT_FUZZ_SECONDS=$${FOR:-60} $${SEED:+env PYCLIENT_FUZZ_SEED=$$SEED} $(PYTEST) -n 6 --dist loadfile -rP \
-		--junitxml=$(JUNIT)/fuzz.xml tests/fuzz $(ARGS)
+		-o timeout=$$(($${FOR:-60} + 600)) --junitxml=$(JUNIT)/fuzz.xml tests/fuzz $(ARGS)
 
 fuzz-asan: setup ## the same for FOR=60 seconds each on modules that AddressSanitizer checks, compiled in build/asan; SEED=7
 	@$(BIN)/python .ci/fuzz_asan.py $${FOR:-60} $${SEED:-}

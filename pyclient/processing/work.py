@@ -20,6 +20,7 @@ from pyclient.core.transactions.states import TransactionState
 from pyclient.errors import ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
 from pyclient.processing.dead_letters import Failure
 from pyclient.producer.arguments import GivenHeaders
+from pyclient.producer.transactions import after_fatal
 from pyclient.records import TopicPartition
 from pyclient.runtime.steps import Steps
 
@@ -198,6 +199,7 @@ class Loop:
     def _abort(self, records: Records[Any, Any], error: BaseException) -> Steps[Step, None]:
         """Abort, and go back to before these records; nothing if the producer cannot continue."""
         if isinstance(error, KafkaError) and error.fatal:
+            yield lambda: self.producer._run(after_fatal(self.producer._transaction_calls(), error))
             return
         self.progress.aborted += 1
         try:

@@ -68,6 +68,10 @@ class TransactionCalls:
         await self._done(TransactionEvent.ABORT, self._manager(TransactionEvent.ABORT).abort, timeout)
         self._core.observer.take_failures()
 
+    async def report_failures(self) -> None:
+        """The user has the fatal error that the records failed with: `close` does not raise their failures again."""
+        self._core.observer.take_failures()
+
     async def abort_open(self, timeout: float | None) -> None:
         """Abort at the end of the client, if a transaction is open; its coordinator ends it in time otherwise."""
         if self._transactions is not None and self._transactions.is_open:
@@ -152,6 +156,14 @@ def left_by(calls: TransactionCalls, error: BaseException | None) -> Steps[Step,
             yield from _commit(calls)
     elif calls.is_open:
         yield from _abort(calls, error)
+    else:
+        yield from after_fatal(calls, error)
+
+
+def after_fatal(calls: TransactionCalls, error: BaseException) -> Steps[Step, None]:
+    """The user gets *error*. If `send` raised it, no call has reported the failures of records sent before."""
+    if calls.state is TransactionState.FATAL_ERROR and isinstance(error, KafkaError) and error.fatal:
+        yield WaitFor(calls.report_failures)
 
 
 def _commit(calls: TransactionCalls) -> Steps[Step, None]:

@@ -187,6 +187,37 @@ def test_a_producer_that_was_fenced_ends_the_loop_with_what_it_is(kafka: FakeClu
     assert raised.value.fatal
 
 
+def refused(producer: Producer) -> bool:
+    return producer._transaction_calls().state is not TransactionState.IN_TRANSACTION
+
+
+def test_a_fatal_error_that_send_raised_is_not_raised_again_by_close(kafka: FakeCluster) -> None:
+    """Records sent before it have failed, and no call has reported that."""
+    with reader(kafka) as consumer, writer(kafka) as producer, writer(kafka) as newer:
+        def fenced(record: Record) -> Output:
+            if calls:
+                eventually(lambda: refused(producer))
+            else:
+                newer.init_transactions(transactional_id="t")
+            calls.append(record)
+            return doubled(record)
+
+        calls: list[Record] = []
+
+        with pytest.raises(KafkaError) as raised:
+            run_until(ExactlyOnce(consumer, producer, fenced), lambda: False)
+    assert raised.value.fatal
+
+
+def test_a_fatal_error_that_ends_a_transactions_block_is_not_raised_again_by_close(kafka: FakeCluster) -> None:
+    with writer(kafka) as producer, writer(kafka) as newer, pytest.raises(KafkaError) as raised, producer.transaction():
+        newer.init_transactions(transactional_id="t")
+        producer.send("out", b"1")
+        eventually(lambda: refused(producer))
+        producer.send("out", b"2")
+    assert raised.value.fatal
+
+
 def test_members_that_come_and_go_leave_each_input_with_one_output(kafka: FakeCluster) -> None:
     def member(number: int) -> None:
         with reader(kafka, max_poll_records=1) as consumer, writer(kafka, transactional_id=f"t{number}") as producer:
