@@ -314,6 +314,11 @@ class Accumulator:
         with self._lock:
             return self._ready.next_linger()
 
+    def wakes_at(self, at: cython.double):
+        """The loop takes its next turn then, not later than `next_linger`: no linger that ends later calls ``on_ready``."""
+        with self._lock:
+            self._ready.wakes_at(at)
+
     def head(self, queue: PartitionQueue):
         """The batch of *queue* to send next: SEALED; or SEALING, then the caller seals it first; or None for now.
 

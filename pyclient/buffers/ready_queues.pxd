@@ -21,6 +21,7 @@ cdef class ReadyQueues:
     cdef PartitionQueue take_lone(self, double now)
     cdef bint refresh(self, PartitionQueue queue) except -1
     cdef object next_linger(self)
+    cdef object wakes_at(self, double at)
 
     # Private.
     cdef bint _may_leave(self, PartitionQueue queue) except -1

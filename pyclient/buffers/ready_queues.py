@@ -107,3 +107,8 @@ class ReadyQueues:
         batch: Batch = next(iter(self._lingering))
         self._wake_at = batch.created + self._linger
         return self._wake_at
+
+    @cython.cfunc
+    def wakes_at(self, at: cython.double) -> object:
+        """The loop looks then, perhaps before the oldest linger ends."""
+        self._wake_at = at

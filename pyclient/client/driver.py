@@ -34,6 +34,7 @@ class Driver:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scheduled = False
         self._turning = False
+        self._acting = False  # a thread acts in place of the loop
         self._again = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
@@ -46,6 +47,8 @@ class Driver:
         self._looks = True  # the next turn has to poll the managers
         self._closed = False
         self._stopped_by: KafkaError | None = None
+        self.on_sleep: Callable[[float], object] = lambda at: None
+        """Called with the time of the next turn, when the loop goes to sleep."""
         self.turns = 0
 
     def start(self, connections: ConnectionPool, managers: Iterable[Manager], lone: AskForLone | None = None) -> None:
@@ -63,7 +66,7 @@ class Driver:
         self._looks = True
         if self._turning:
             self._again = True
-        else:
+        elif not self._acting:
             self._schedule()
 
     def wake_by(self, deadline: float) -> None:
@@ -101,18 +104,25 @@ class Driver:
     # ---- the turn ---------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        self._scheduled = False
-        if self._closed or self._connections is None:
+        if not self._scheduled or self._closed or self._connections is None:  # not scheduled: a thread took it in place
+            self._scheduled = False
             return
+        not_before = self._take_turn(self._connections)
+        if not_before is not None:
+            self._sleep(self._connections, not_before)
+
+    def _take_turn(self, connections: ConnectionPool) -> float | None:
+        """Returns before when no timer may be; None if a lone record was all there was to do."""
         self.turns += 1
+        self._scheduled = False
         self._turning = True
         looks, self._looks = self._looks, False
         not_before = 0.0
         try:
-            if not looks and self._send_lone(self._connections):
-                return
-            self._connections.tick(self._clock())
-            self._poll_managers(self._connections)
+            if not looks and self._send_lone(connections):
+                return None
+            connections.tick(self._clock())
+            self._poll_managers(connections)
         except Exception:  # noqa: BLE001 one defect must not stop the other managers
             _log.exception("a defect in the client: a manager raised; the client continues with the next event")
             not_before = self._clock() + DEFECT_PAUSE
@@ -121,7 +131,28 @@ class Driver:
             self._turning = False
         if self._waiters:
             self._settle_waiters()
-        self._sleep(self._connections, not_before)
+        return not_before
+
+    def act(self, start: Callable[[], object], done: Callable[[], bool], answer: Callable[[], bool]) -> None:
+        """In place of the loop, whose thread sleeps: *start*, and turns until *done()* or until *answer* returns False.
+
+        *answer* waits for a response and handles it. What is left to do then, the loop does.
+        """
+        self._acting = True
+        not_before: float | None = None
+        try:
+            start()
+            while self._connections is not None and not self._closed:
+                if self._looks:
+                    not_before = self._take_turn(self._connections)
+                if done() or not answer():
+                    break
+        finally:
+            self._acting = False
+            if self._looks:
+                self._schedule()
+            elif not_before is not None and self._connections is not None and not self._closed:
+                self._sleep(self._connections, not_before)
 
     def _send_now(self) -> None:
         """In place of a turn: send a lone record; if there is more to do, the loop's turn comes soon.
@@ -175,6 +206,8 @@ class Driver:
         deadline = earliest(connections.next_deadline(), *[manager.next_deadline() for manager in self._managers])
         if deadline is not None:
             self._set_timer(max(deadline, not_before))
+        if self._timer_at is not None:
+            self.on_sleep(self._timer_at)
 
     def _set_timer(self, deadline: float) -> None:
         """Keep an earlier timer: its turn sets the next one. Otherwise each request would cancel and set a timer."""
@@ -195,7 +228,7 @@ class Driver:
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at = None
-        self._looks = True
+        self._looks = self._scheduled = True
         self._turn()
 
     # ---- waiting for conditions -------------------------------------------------------------------------------------

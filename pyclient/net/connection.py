@@ -108,6 +108,11 @@ class Connection(asyncio.BufferedProtocol):
         return self.state is State.READY and len(self._in_flight.requests) == 1 and not self.is_closing() and not self.unwritten
 
     @property
+    def is_readable(self) -> bool:
+        """Whether another thread than the loop's may read its answers: nothing else is to be done on it."""
+        return self.state is State.READY and self.socket is not None and not self.is_closing and not self.unwritten
+
+    @property
     def unwritten(self) -> bool:
         """Whether some bytes have not reached the kernel yet."""
         return self._write_buffer is not None and (self._write_buffer.unwritten > 0 or self._write_buffer.pending)

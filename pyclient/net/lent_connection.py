@@ -37,7 +37,7 @@ class LoopLender:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, selector: LendingSelector) -> None:
         self._loop = loop
-        self._selector = selector
+        self.selector = selector
         self._signals = DeferredSignals(selector.ring)
         self._connection: Connection | None = None
         self._poll = select.poll()
@@ -47,23 +47,23 @@ class LoopLender:
         if connection is not self._connection:
             self._connection = connection
             self._poll = select.poll()
-            self._poll.register(self._selector.bell, select.POLLIN)
+            self._poll.register(self.selector.bell, select.POLLIN)
             if connection is not None and connection.socket is not None:
                 self._poll.register(connection.socket, select.POLLIN)
 
-    def run(self, work: Callable[[], object]) -> bool:
-        """Run *work* in place of the loop's thread; False if that does not sleep."""
-        if not self._selector.asleep:
+    def run(self, work: Callable[[], object], wait: float = 0.0) -> bool:
+        """Run *work* in place of the loop's thread; False if that does not sleep, nor begins to within *wait* seconds."""
+        if not wait and not self.selector.asleep:
             return False
         held = self._signals.hold()
         try:
-            if not self._selector.borrow():
+            if not self.selector.borrow(wait):
                 return False
             try:
                 work()
                 self._wake_if_closing()
             finally:
-                self._selector.give_back()
+                self.selector.give_back()
         finally:
             self._signals.release(held)
         return True
@@ -88,42 +88,47 @@ class LoopLender:
         if sock is None or connection is None:
             return
         descriptor = sock.fileno()
-        self._selector.mute(descriptor)
+        self.selector.mute(descriptor)
         try:
             while not awaited.done and connection.awaits_one_answer and self._readable(descriptor, until) and self._read_once(connection):
                 pass
         finally:
-            self._selector.unmute(descriptor)
+            self.selector.unmute(descriptor)
 
     def _readable(self, descriptor: int, until: float) -> bool:
         """Wait for the socket only; False after *until*, on a bell, and on a broken socket, which the loop must see."""
         events = self._poll.poll(max(0.0, until - time.monotonic()) * 1000)
         if events == [(descriptor, select.POLLIN)]:
             return True
-        if any(ready == self._selector.bell for ready, _ in events):
-            self._selector.answer()
+        if any(ready == self.selector.bell for ready, _ in events):
+            self.selector.answer()
         return False
 
     def _read_once(self, connection: Connection) -> bool:
-        """Take what has arrived; False at the end of the stream."""
-        assert connection.socket is not None
-        try:
-            size = connection.socket.recv_into(connection.get_buffer(-1))
-        except OSError:
-            return False
-        if not size:
-            return False
-        try:
-            connection.buffer_updated(size)
-        except Exception as error:  # noqa: BLE001 asyncio's transport would close the connection too
-            _log.exception("a defect in the client: a response could not be handled; closing the connection")
-            connection.close(KafkaError(f"a response could not be handled: {error!r}"))
-        return True
+        """As `read_once`."""
+        return read_once(connection)
 
     def _wake_if_closing(self) -> None:
         """The transport closes in a later turn of the loop, and does not wake it for that: it believes to run on it."""
         if self._connection is not None and self._connection.is_closing():
             self._loop.call_soon_threadsafe(_nothing)
+
+
+def read_once(connection: Connection) -> bool:
+    """Take what has arrived; False at the end of the stream."""
+    assert connection.socket is not None
+    try:
+        size = connection.socket.recv_into(connection.get_buffer(-1))
+    except OSError:
+        return False
+    if not size:
+        return False
+    try:
+        connection.buffer_updated(size)
+    except Exception as error:  # noqa: BLE001 asyncio's transport would close the connection too
+        _log.exception("a defect in the client: a response could not be handled; closing the connection")
+        connection.close(KafkaError(f"a response could not be handled: {error!r}"))
+    return True
 
 
 def _nothing() -> None:

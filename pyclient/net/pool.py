@@ -137,6 +137,10 @@ class ConnectionPool:
         found = self._node(node)
         return None if found is None else found.connections.get(use)
 
+    def awaiting(self) -> list[Connection]:
+        """Those on which a response is awaited."""
+        return [connection for connection in self._connections() if connection.in_flight]
+
     def give_up(self, node: int, use: Use) -> None:
         """Close the connection if something is in flight on it: another node is responsible."""
         connection = self.connection(node, use)

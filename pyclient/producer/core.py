@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
@@ -27,6 +28,7 @@ from pyclient.records import TopicPartition
 from pyclient.producer.callbacks import LoopObserver, ThreadObserver
 from pyclient.producer.routing import Router
 from pyclient.client.core import ClientCore
+from pyclient.client.in_place import InPlace
 from pyclient.producer.metrics import BatchMetrics
 from pyclient.producer.transactions import TransactionCalls
 from pyclient.runtime.environment import wall_ms
@@ -60,6 +62,7 @@ class ProducerCore(ClientCore):
             self.accumulator.on_new_batch = self.router.on_new_batch
         self.send_path = self.router.send_path(self.accumulator) if self.interceptors is None else None
         self._creation = TopicCreation()
+        self._refused: deque[KafkaError] = deque()  # records of a bulk, in any thread; the transactions do not know yet
         self._lender: LoopLender | None = None
         self._workers: Executor | None = None
         limits = SendingLimits(
@@ -92,12 +95,18 @@ class ProducerCore(ClientCore):
             metrics.failed(tp, count, error)
             if tp.partition != NO_PARTITION or self.loop is None:
                 return
+            self._refused.append(error)
             if runs_here(self.loop):
-                transactions.record_refused(error)
+                self.note_refused()
             else:
-                self.loop.call_soon_threadsafe(transactions.record_refused, error)
+                self.loop.call_soon_threadsafe(self.note_refused)
 
         return on_failed
+
+    def note_refused(self) -> None:
+        """Tell the transactions of records that were refused; also before a call that is made in place of the loop."""
+        while self._refused and self.transactions is not None:
+            self.transactions.record_refused(self._refused.popleft())
 
     def _watch_buffer(self) -> None:
         buffers, metrics = self.accumulator, self.metrics
@@ -122,6 +131,8 @@ class ProducerCore(ClientCore):
         if self.may_lend:
             self.driver.take_turn_here = self._run_on_the_loop
         self.accumulator.on_ready = self.driver.wake_for_records
+        if self.config.linger_ms:
+            self.driver.on_sleep = self.accumulator.wakes_at
 
     def _run_on_the_loop(self, work: Callable[[], None]) -> bool:
         """An async producer's tasks send on the loop itself."""
@@ -133,12 +144,21 @@ class ProducerCore(ClientCore):
     @property
     def may_lend(self) -> bool:
         """Whether lone records leave where they are sent, on connections whose sockets the client uses itself."""
-        return self.sender.sends_at_once and self.connections.uses_sockets and self.config.transactional_id is None
+        return self.sender.sends_at_once and self.connections.uses_sockets and self.transactions is None
+
+    @property
+    def lends(self) -> bool:
+        """Whether threads may act in place of the loop's: for lone records, or for the calls of transactions."""
+        return self.may_lend or (self.transactions is not None and self.connections.uses_sockets)
 
     def lend(self, portal: Portal, observer: ThreadObserver) -> None:
         """Let the threads that send and wait act in place of the portal's while that sleeps."""
-        if portal.lending is not None:
-            lender = self._lender = LoopLender(portal.loop, portal.lending)
+        if portal.lending is None:
+            return
+        lender = self._lender = LoopLender(portal.loop, portal.lending)
+        if self.transactions is not None:
+            self.transaction_calls.in_place = InPlace(portal.loop, lender, self.driver, self.connections)
+        if self.may_lend:
             self.driver.on_lone = lender.sent_on
             self.driver.take_turn_here = lender.run
             observer.wait_in_place = lender.wait

@@ -64,7 +64,7 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
         self._core = ProducerCore(parsed, self._observer)
         self._send_path = self._core.send_path
         self._record_send = record_send(self._core)
-        self._portal = Portal("pyclient-producer", lends=self._core.may_lend)
+        self._portal = Portal("pyclient-producer", lends=self._core.lends)
         self._end = ProducerShutdown(self._core, self._portal, self._observer)
         self._portal.call(self._core.start)
         self._core.lend(self._portal, self._observer)
@@ -181,7 +181,7 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
             KafkaTimeoutError: it goes on; call it again.
             IllegalStateError: it was called before, or a transaction is open.
         """
-        self._portal.call(lambda: self._transaction_calls().initialize(transactional_id, timeout))
+        self._transaction_calls().initialize(transactional_id, timeout).run(self._portal)
 
     def begin_transaction(self) -> None:
         """Open a transaction: records sent from now on are read by read_committed consumers once it is committed.
@@ -189,7 +189,7 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
         Raises:
             IllegalStateError: one is open, or `init_transactions` was not called.
         """
-        self._portal.call(lambda: self._transaction_calls().begin())
+        self._transaction_calls().begin().run(self._portal)
 
     def send_offsets(self, offsets: Any, group_metadata: ConsumerGroupMetadata, timeout: float | None = OPTION) -> None:
         """Commit a consumer's offsets with the transaction (KIP-447): records are processed exactly once.
@@ -202,7 +202,7 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
             ApplicationRecoverableError: close this producer and open a new one.
             KafkaTimeoutError: its outcome is not known: abort.
         """
-        self._portal.call(lambda: self._transaction_calls().send_offsets(offsets, group_metadata, timeout))
+        self._transaction_calls().send_offsets(offsets, group_metadata, timeout).run(self._portal)
 
     def commit_transaction(self, timeout: float | None = OPTION) -> None:
         """Send what is left, wait for all acknowledgements, and commit.
@@ -212,7 +212,7 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
             ApplicationRecoverableError: close this producer and open a new one.
             KafkaTimeoutError: its outcome is not known: call it again.
         """
-        self._portal.call(lambda: self._transaction_calls().commit(timeout))
+        self._transaction_calls().commit(timeout).run(self._portal)
 
     def abort_transaction(self, timeout: float | None = OPTION) -> None:
         """Fail what was not sent, and abort: read_committed consumers never see the transaction's records.
@@ -221,7 +221,7 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
             ApplicationRecoverableError: close this producer and open a new one.
             KafkaTimeoutError: it goes on: call it again.
         """
-        self._portal.call(lambda: self._transaction_calls().abort(timeout))
+        self._transaction_calls().abort(timeout).run(self._portal)
 
     def transaction(self) -> Transaction:
         """A transaction as a context manager: commits at the end of the block, aborts when the block raises.
@@ -352,23 +352,23 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
 
     async def init_transactions(self, timeout: float | None = OPTION, *, transactional_id: str | None = None) -> None:
         """As `Producer.init_transactions`."""
-        await self._transaction_calls().initialize(transactional_id, timeout)
+        await self._transaction_calls().initialize(transactional_id, timeout).run_async()
 
     async def begin_transaction(self) -> None:
         """As `Producer.begin_transaction`."""
-        await self._transaction_calls().begin()
+        await self._transaction_calls().begin().run_async()
 
     async def send_offsets(self, offsets: Any, group_metadata: ConsumerGroupMetadata, timeout: float | None = OPTION) -> None:
         """As `Producer.send_offsets`."""
-        await self._transaction_calls().send_offsets(offsets, group_metadata, timeout)
+        await self._transaction_calls().send_offsets(offsets, group_metadata, timeout).run_async()
 
     async def commit_transaction(self, timeout: float | None = OPTION) -> None:
         """As `Producer.commit_transaction`."""
-        await self._transaction_calls().commit(timeout)
+        await self._transaction_calls().commit(timeout).run_async()
 
     async def abort_transaction(self, timeout: float | None = OPTION) -> None:
         """As `Producer.abort_transaction`."""
-        await self._transaction_calls().abort(timeout)
+        await self._transaction_calls().abort(timeout).run_async()
 
     def transaction(self) -> AsyncTransaction:
         """As `Producer.transaction`, with ``async with``."""

@@ -1,22 +1,25 @@
-"""Transactions as producers offer them: the calls on the client's loop, and the context manager around them.
+"""Transactions as producers offer them: the calls, on the client's loop or in its place, and the context manager.
 
 What to ask the coordinators is decided in `pyclient.core.transactions`; here the caller waits for it.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import attrs
+
 from pyclient.buffers.records_view import Records
-from pyclient.client.facade_base import OPTION, seconds
+from pyclient.client.facade_base import OPTION, left, seconds
+from pyclient.client.in_place import InPlace
 from pyclient.core.transactions.manager import Pending, Transactions
 from pyclient.core.transactions.states import TransactionEvent, TransactionState
 from pyclient.errors import IllegalStateError, KafkaError, KafkaTimeoutError, sentence
 from pyclient.metrics import TXN_ABORT, TXN_BEGIN, TXN_COMMIT, TXN_INIT, TXN_OFFSETS, Metric
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from pyclient.runtime.steps import Step, Steps, WaitFor
+from pyclient.runtime.loop_thread import Portal
+from pyclient.runtime.steps import Step, Steps
 
 if TYPE_CHECKING:
     from pyclient.producer.core import ProducerCore
@@ -28,10 +31,100 @@ TIMES: Final[Mapping[TransactionEvent, Metric]] = {
 }
 
 
+@attrs.define(eq=False)
+class TransactionCall:
+    """A call of a user, as a step that sync and async clients perform."""
+
+    event: TransactionEvent
+    _calls: TransactionCalls
+    _core: ProducerCore
+    _manager: Transactions
+    _start: Callable[[], Pending]
+    _limit: float | None = None
+    _pending: Pending | None = None
+    _until: float | None = None
+    _taken: bool = False
+    _error: KafkaError | None = None
+
+    def run(self, portal: Portal) -> None:
+        """As `Step.run`: in place of the client's loop while that sleeps."""
+        began = self._core.clock()
+        try:
+            if self._calls.in_place is None or not self._ends_here(self._calls.in_place):
+                portal.call(self._wait)
+        except KafkaError as error:
+            self._report(error)
+            raise
+        finally:
+            self._calls.spend(self.event, began)
+
+    async def run_async(self) -> None:
+        """As `Step.run_async`."""
+        began = self._core.clock()
+        try:
+            await self._wait()
+        except KafkaError as error:
+            self._report(error)
+            raise
+        finally:
+            self._calls.spend(self.event, began)
+
+    def _begin(self) -> Pending:
+        if self._pending is None:
+            self._core.check_open()
+            self._core.note_refused()
+            self._until = None if self._limit is None else self._core.clock() + self._limit
+            self._pending = self._start()
+            if not self._pending.done:
+                self._core.driver.wake()
+        return self._pending
+
+    async def _wait(self) -> None:
+        """On the loop; also after `_ends_here` has begun."""
+        pending, driver = self._begin(), self._core.driver
+        left_s = None if self._until is None else left(self._until, self._core.clock)
+        await driver.until(lambda: self._manager.take(pending), left_s, self._late)
+        self._took()
+
+    def _ends_here(self, in_place: InPlace) -> bool:
+        """In place of the loop; False if it has to go on."""
+        in_place.run_until(self._begin, self._take, self._limit)
+        if self._error is not None:
+            raise self._error
+        return self._taken  # not whether it is done: the loop may have gone on with it meanwhile
+
+    def _take(self) -> bool:
+        if self._pending is not None and self._pending.done:
+            self._taken = True
+            try:
+                self._manager.take(self._pending)
+                self._took()
+            except KafkaError as error:
+                self._error = error
+        return self._taken
+
+    def _took(self) -> None:
+        """After an abort the failures of its records need not be looked at."""
+        if self.event is TransactionEvent.ABORT:
+            self._core.observer.take_failures()
+
+    def _report(self, error: KafkaError) -> None:
+        """Unless the transaction goes on, this error reports the failed records: `close` does not raise them again."""
+        if not isinstance(error, (KafkaTimeoutError, IllegalStateError)):
+            self._core.observer.take_failures()
+
+    def _late(self) -> KafkaError:
+        name, cause = self.event.value, self._manager.last_error or self._core.metadata.last_error
+        said = f" The last error was: {sentence(str(cause))}" if cause is not None else ""
+        return KafkaTimeoutError(f"{name} did not finish within {self._limit} s; its outcome is not known, and it goes on.{said} Call {name} again.")
+
+
 class TransactionCalls:
-    """The calls of a user, on the client's loop. Timeouts are in seconds; left out they are ``max_block_ms``."""
+    """The calls of a user. Timeouts are in seconds; left out they are ``max_block_ms``."""
 
     def __init__(self, core: ProducerCore, transactions: Transactions | None) -> None:
+        self.in_place: InPlace | None = None
+        """Performs them in the thread of a sync client's user, if it can."""
         self._core = core
         self._transactions = transactions
         self._spent = dict.fromkeys(TIMES, 0.0)
@@ -39,34 +132,31 @@ class TransactionCalls:
             for call, metric in TIMES.items():
                 core.metrics.watch(metric, lambda call=call: round(self._spent[call] * 1e9))  # type: ignore[misc]
 
-    async def initialize(self, transactional_id: str | None, timeout: float | None) -> None:
+    def initialize(self, transactional_id: str | None, timeout: float | None) -> TransactionCall:
         """Get a producer id, and fence older producers of the transactional id."""
         manager = self._manager(TransactionEvent.INITIALIZE)
-        await self._done(TransactionEvent.INITIALIZE, lambda: manager.initialize(transactional_id), timeout)
+        return self._call(TransactionEvent.INITIALIZE, lambda: manager.initialize(transactional_id), timeout)
 
-    async def begin(self) -> None:
+    def begin(self) -> TransactionCall:
         """Open a transaction."""
         manager = self._manager(TransactionEvent.BEGIN)
-        self._core.check_open()
-        with self._timed(TransactionEvent.BEGIN):
-            manager.begin(self._core.clock())
+        return TransactionCall(TransactionEvent.BEGIN, self, self._core, manager, lambda: manager.begin(self._core.clock()))
 
-    async def send_offsets(self, offsets: object, member: ConsumerGroupMetadata, timeout: float | None) -> None:
+    def send_offsets(self, offsets: object, member: ConsumerGroupMetadata, timeout: float | None) -> TransactionCall:
         """Commit offsets of a group with the transaction."""
         manager = self._manager(TransactionEvent.SEND_OFFSETS)
         given = positions(offsets)
         if not isinstance(member, ConsumerGroupMetadata):
             raise TypeError(f"the second argument is consumer.group_metadata(), got {type(member).__name__} {member!r}")
-        await self._done(TransactionEvent.SEND_OFFSETS, lambda: manager.send_offsets(given, member), timeout)
+        return self._call(TransactionEvent.SEND_OFFSETS, lambda: manager.send_offsets(given, member), timeout)
 
-    async def commit(self, timeout: float | None) -> None:
+    def commit(self, timeout: float | None) -> TransactionCall:
         """Commit the open transaction."""
-        await self._done(TransactionEvent.COMMIT, self._manager(TransactionEvent.COMMIT).commit, timeout)
+        return self._call(TransactionEvent.COMMIT, self._manager(TransactionEvent.COMMIT).commit, timeout)
 
-    async def abort(self, timeout: float | None) -> None:
-        """Abort the open transaction. The failures of its records need not be looked at then."""
-        await self._done(TransactionEvent.ABORT, self._manager(TransactionEvent.ABORT).abort, timeout)
-        self._core.observer.take_failures()
+    def abort(self, timeout: float | None) -> TransactionCall:
+        """Abort the open transaction."""
+        return self._call(TransactionEvent.ABORT, self._manager(TransactionEvent.ABORT).abort, timeout)
 
     async def report_failures(self) -> None:
         """The user has the fatal error that the records failed with: `close` does not raise their failures again."""
@@ -75,7 +165,7 @@ class TransactionCalls:
     async def abort_open(self, timeout: float | None) -> None:
         """Abort at the end of the client, if a transaction is open; its coordinator ends it in time otherwise."""
         if self._transactions is not None and self._transactions.is_open:
-            await self.abort(timeout)
+            await self.abort(timeout).run_async()
 
     def check(self) -> None:
         """Raise unless the producer is transactional."""
@@ -91,38 +181,17 @@ class TransactionCalls:
         """Whether there is a transaction that can be aborted."""
         return self._transactions is not None and self._transactions.is_open
 
+    def spend(self, call: TransactionEvent, began: float) -> None:
+        """A call has ended, for the metrics."""
+        self._spent[call] += self._core.clock() - began
+
     def _manager(self, call: TransactionEvent) -> Transactions:
         if self._transactions is None:
             raise IllegalStateError(f"{call.value} needs a transactional producer: open it with transactional_id='…', one id for each running producer")
         return self._transactions
 
-    async def _done(self, call: TransactionEvent, start: Callable[[], Pending], timeout: float | None) -> None:
-        core, manager = self._core, self._manager(call)
-        core.check_open()
-        limit = seconds(timeout, core.config.max_block_ms)
-        with self._timed(call):
-            try:
-                pending = start()
-                core.driver.wake()
-                await core.driver.until(lambda: manager.take(pending), limit, lambda: self._late(call, limit))
-            except (KafkaTimeoutError, IllegalStateError):
-                raise  # the transaction goes on
-            except KafkaError:
-                core.observer.take_failures()  # this error reports them: `close` does not raise them again
-                raise
-
-    def _late(self, call: TransactionEvent, limit: float | None) -> KafkaError:
-        cause = self._manager(call).last_error or self._core.metadata.last_error
-        said = f" The last error was: {sentence(str(cause))}" if cause is not None else ""
-        return KafkaTimeoutError(f"{call.value} did not finish within {limit} s; its outcome is not known, and it goes on.{said} Call {call.value} again.")
-
-    @contextmanager
-    def _timed(self, call: TransactionEvent) -> Generator[None]:
-        began = self._core.clock()
-        try:
-            yield
-        finally:
-            self._spent[call] += self._core.clock() - began
+    def _call(self, call: TransactionEvent, start: Callable[[], Pending], timeout: float | None) -> TransactionCall:
+        return TransactionCall(call, self, self._core, self._manager(call), start, seconds(timeout, self._core.config.max_block_ms))
 
 
 def positions(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -145,8 +214,8 @@ def positions(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
 def entered(calls: TransactionCalls) -> Steps[Step, None]:
     """Begin; the first transaction initializes."""
     if calls.state is TransactionState.UNINITIALIZED:
-        yield WaitFor(lambda: calls.initialize(None, OPTION))
-    yield WaitFor(calls.begin)
+        yield calls.initialize(None, OPTION)
+    yield calls.begin()
 
 
 def left_by(calls: TransactionCalls, error: BaseException | None) -> Steps[Step, None]:
@@ -168,7 +237,7 @@ def after_fatal(calls: TransactionCalls, error: BaseException) -> Steps[Step, No
 
 def _commit(calls: TransactionCalls) -> Steps[Step, None]:
     try:
-        yield WaitFor(lambda: calls.commit(OPTION))
+        yield calls.commit(OPTION)
     except KafkaError as failed:
         if calls.is_open:
             yield from _abort(calls, failed)
@@ -177,7 +246,7 @@ def _commit(calls: TransactionCalls) -> Steps[Step, None]:
 
 def _abort(calls: TransactionCalls, error: BaseException) -> Steps[Step, None]:
     try:
-        yield WaitFor(lambda: calls.abort(OPTION))
+        yield calls.abort(OPTION)
     except KafkaError as failed:
         if failed.fatal and isinstance(error, KafkaError):
             raise failed from error  # the first error may say "begin again", which this producer cannot

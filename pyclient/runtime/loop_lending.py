@@ -13,10 +13,14 @@ import select
 import selectors
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextvars import Context
+from typing import TYPE_CHECKING, TypeVarTuple
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
+
+Ts = TypeVarTuple("Ts")
 
 if sys.platform == "linux":
     class LendingSelector(selectors.EpollSelector):
@@ -32,6 +36,10 @@ if sys.platform == "linux":
             self._epoll = select.epoll.fromfd(os.dup(self.fileno()))
             self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             """Readable when the loop, or a signal, wants the lock back from a thread that waits."""
+            self.patience = 0.0
+            """Seconds for which the loop waits for the lock before it wants it back."""
+            self.scheduled = False
+            """Set with each callback of the loop: it has to be woken for those of a thread that acts in its place."""
 
         def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
             """As `selectors.BaseSelector.select`; lends the loop meanwhile."""
@@ -44,7 +52,7 @@ if sys.platform == "linux":
                 self._take_back()
 
         def _take_back(self) -> None:
-            if not self._lock.acquire(blocking=False):
+            if not self._lock.acquire(blocking=False) and not (self.patience and self._lock.acquire(timeout=self.patience)):
                 self._wanted = True  # first: a thread that borrows again and again would leave no gap
                 self.ring()
                 self._lock.acquire()
@@ -55,9 +63,11 @@ if sys.platform == "linux":
             """Whether `borrow` may succeed."""
             return not self._wanted and not self._lock.locked()
 
-        def borrow(self) -> bool:
-            """Take the place of the loop's thread, if that sleeps; then call `give_back`."""
-            return not self._wanted and self._lock.acquire(blocking=False)
+        def borrow(self, wait: float = 0.0) -> bool:
+            """Take the place of the loop's thread, once that sleeps, for which to wait so many seconds; then call
+            `give_back`.
+            """
+            return not self._wanted and (self._lock.acquire(timeout=wait) if wait else self._lock.acquire(blocking=False))
 
         def ring(self) -> None:
             """Ask a thread that waits with the lock to give it back."""
@@ -87,6 +97,24 @@ if sys.platform == "linux":
             super().close()
 
 
+    class LendingLoop(asyncio.SelectorEventLoop):
+        """The loop of a `LendingSelector`. A thread that acts in its place may schedule callbacks as on the loop."""
+
+        def __init__(self, selector: LendingSelector) -> None:
+            self._lending = selector
+            super().__init__(selector)
+
+        def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> asyncio.Handle:
+            """As `asyncio.AbstractEventLoop.call_soon`."""
+            self._lending.scheduled = True
+            return super().call_soon(callback, *args, context=context)
+
+        def call_at(self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> asyncio.TimerHandle:
+            """As `asyncio.AbstractEventLoop.call_at`."""
+            self._lending.scheduled = True
+            return super().call_at(when, callback, *args, context=context)
+
+
 def lending_loop() -> tuple[asyncio.AbstractEventLoop, LendingSelector | None]:
     """A new loop, and its selector if it lends itself: asyncio's own loop does, others do not."""
     loop = asyncio.new_event_loop()
@@ -94,4 +122,4 @@ def lending_loop() -> tuple[asyncio.AbstractEventLoop, LendingSelector | None]:
         return loop, None
     loop.close()
     selector = LendingSelector()
-    return asyncio.SelectorEventLoop(selector), selector
+    return LendingLoop(selector), selector

@@ -128,7 +128,7 @@ class Portal:
         self.loop.call_soon(self.loop.stop)
 
     def _check_thread(self) -> None:
-        if threading.current_thread() is self._thread:
+        if threading.current_thread() is self._thread or runs_here(self.loop):  # or acts in its place
             raise IllegalStateError("a blocking call in the client's own thread would deadlock: call it from another thread")
 
     def _check_open(self) -> None:

@@ -135,13 +135,14 @@ class Transactions:
             self.transactional_id = transactional_id or self.transactional_id
         return self._begin_pending(TransactionEvent.INITIALIZE)
 
-    def begin(self, now: float) -> None:
+    def begin(self, now: float) -> Pending:
         """Open a transaction; records may be sent from now on."""
         self._check(TransactionEvent.BEGIN)
         if self.protocol is V2 and not self._allows_v2():
             self.protocol = V1
         self._progress = Progress(deadline=now + self._timeout)
         self._step(TransactionEvent.BEGIN)
+        return Pending(TransactionEvent.BEGIN, done=True)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: ConsumerGroupMetadata) -> Pending:
         """Commit *offsets* of a group with the transaction."""

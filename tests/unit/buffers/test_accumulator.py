@@ -425,6 +425,24 @@ def test_the_loop_is_not_woken_for_a_linger_that_ends_after_its_next_timer() -> 
     assert loop.wakes == 1, "no linger is left that it would look for"
 
 
+def test_the_loop_is_not_woken_for_a_linger_that_ends_after_its_next_turn() -> None:
+    clock = Clock()
+    buffers = accumulator(clock, linger=LINGER)
+    loop = Loop(buffers, clock)
+    loop.look()
+    buffers.wakes_at(clock.now + LINGER)
+    put(buffers, partition=0)
+    assert loop.wakes == 0
+    clock.now += LINGER / 2
+    put(buffers, partition=1)
+    assert loop.wakes == 0
+    buffers.wakes_at(clock.now + 2 * LINGER)
+    put(buffers, partition=2)
+    assert loop.wakes == 1
+    clock.now += LINGER / 2
+    assert loop.look() == [0]
+
+
 def test_the_loop_is_not_woken_for_a_queue_that_it_holds_until_still_ready_returns_False() -> None:
     clock = Clock()
     buffers = accumulator(clock, batch_size=1000, linger=1000)
