@@ -315,7 +315,7 @@ class Accumulator:
             return self._ready.next_linger()
 
     def wakes_at(self, at: cython.double):
-        """The loop takes its next turn then, not later than `next_linger`: no linger that ends later calls ``on_ready``."""
+        """The loop takes its next turn at this time: no linger that ends later calls ``on_ready``."""
         with self._lock:
             self._ready.wakes_at(at)
 

@@ -36,7 +36,7 @@ class InPlace:
         return self._lender.run(lambda: self._as_loop(function), PATIENCE)
 
     def run_until(self, start: Callable[[], object], done: Callable[[], bool], seconds: float | None) -> bool:
-        """Call *start*, then send and receive until *done()*; False if it was not called, because the loop does not sleep.
+        """Call *start*, then send and receive until *done()*; False if it was not called: the loop does not sleep.
 
         May end before, after *seconds* at the latest: the loop goes on.
         """

@@ -52,7 +52,7 @@ class LoopLender:
                 self._poll.register(connection.socket, select.POLLIN)
 
     def run(self, work: Callable[[], object], wait: float = 0.0) -> bool:
-        """Run *work* in place of the loop's thread; False if that does not sleep, nor begins to within *wait* seconds."""
+        """Run *work* in place of the loop's thread; False unless that sleeps, or begins to within *wait* seconds."""
         if not wait and not self.selector.asleep:
             return False
         held = self._signals.hold()

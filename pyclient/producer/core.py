@@ -104,7 +104,7 @@ class ProducerCore(ClientCore):
         return on_failed
 
     def note_refused(self) -> None:
-        """Tell the transactions of records that were refused; also before a call that is made in place of the loop."""
+        """Report refused records to the transactions; also before a call that is made in place of the loop."""
         while self._refused and self.transactions is not None:
             self.transactions.record_refused(self._refused.popleft())
 
