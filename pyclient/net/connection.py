@@ -110,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_readable(self) -> bool:
         """Whether another thread than the loop's may read its answers: nothing else is to be done on it."""
-        return self.state is State.READY and self.socket is not None and not self.is_closing and not self.unwritten
+        return self.state is State.READY and self.socket is not None and not self.is_closing() and not self.unwritten
 
     @property
     def unwritten(self) -> bool:

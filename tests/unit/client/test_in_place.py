@@ -41,8 +41,10 @@ def producer(cluster: FakeCluster) -> Iterator[Producer]:
 
 @pytest.fixture
 def readers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The threads that read answers in place of the loop."""
+    """The threads that read answers in place of the loop, which waits for them however long they take."""
     found: list[int] = []
+    monkeypatch.setattr(in_place, "PATIENCE", 60.0)
+    monkeypatch.setattr(in_place, "LONGEST_WAIT", 60.0)
     read = lent_connection.read_once
 
     def noted(connection: Connection) -> bool:
