@@ -104,9 +104,8 @@ class Driver:
     # ---- the turn ---------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        if not self._scheduled or self._closed or self._connections is None:  # not scheduled: a thread took it in place
-            self._scheduled = False
-            return
+        if not self._scheduled or self._closed or self._connections is None:
+            return  # not scheduled: a thread took it in place. Another one may set it now, so nothing is reset here
         not_before = self._take_turn(self._connections)
         if not_before is not None:
             self._sleep(self._connections, not_before)
@@ -190,8 +189,9 @@ class Driver:
     def _poll_managers(self, connections: ConnectionPool) -> None:
         for _ in range(ROUNDS):
             self._again = False
+            now = self._clock()
             for manager in self._managers:
-                for request in manager.poll(self._clock(), connections):
+                for request in manager.poll(now, connections):
                     self._send(connections, request)
             if not self._again:
                 return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+import sys
 import time
 from collections.abc import Callable
 from typing import Final
@@ -20,6 +21,8 @@ from pyclient.net.pool import ConnectionPool
 
 PATIENCE: Final = 0.02
 """Seconds for which the loop waits for the end of a call before it takes it over: that takes longer than most calls."""
+DEPTH: Final = 200
+"""Calls that must fit into the caller's stack: the client's own thread has all of one."""
 
 
 class InPlace:
@@ -33,12 +36,18 @@ class InPlace:
 
     def run(self, function: Callable[[], object]) -> bool:
         """Call *function*, which does not wait; False if it was not called, because the loop does not sleep."""
-        return self._lender.run(lambda: self._as_loop(function), PATIENCE)
+        return _has_stack() and self._lender.run(lambda: self._as_loop(function), PATIENCE)
 
-    def run_until(self, start: Callable[[], object], done: Callable[[], bool], seconds: float | None) -> bool:
+    @property
+    def signalled(self) -> bool:
+        """Whether a handler of a signal may raise when the call has ended."""
+        return self._lender.signalled
+
+    def run_until(self, start: Callable[[], bool], done: Callable[[], bool], seconds: float | None) -> bool:
         """Call *start*, then send and receive until *done()*; False if it was not called: the loop does not sleep.
 
-        May end before, after *seconds* at the latest: the loop goes on.
+        *start* returns whether that was all: then no socket is touched. May end before, after *seconds* at the latest:
+        the loop goes on.
         """
         until = time.monotonic() + (LONGEST_WAIT if seconds is None else min(seconds, LONGEST_WAIT))
         return self.run(lambda: self._start(start, done, until))
@@ -55,12 +64,16 @@ class InPlace:
             if selector.scheduled:
                 self._loop.call_soon_threadsafe(_nothing)
 
-    def _start(self, start: Callable[[], object], done: Callable[[], bool], until: float) -> None:
+    def _start(self, start: Callable[[], bool], done: Callable[[], bool], until: float) -> None:
         answers, selector = self._answers, self._lender.selector
+
+        def begin() -> None:
+            if not start():
+                answers.open()
+
         selector.patience = PATIENCE
-        answers.open()
         try:
-            self._driver.act(start, done, lambda: answers.handle_next(until))
+            self._driver.act(begin, done, lambda: answers.handle_next(until))
         finally:
             selector.patience = 0.0
             answers.close()
@@ -85,10 +98,14 @@ class Answers:
         self._used.clear()
 
     def handle_next(self, until: float) -> bool:
-        """Wait for answers and handle them; False after *until*, and when the loop has something to do."""
+        """Wait for answers and handle them; False after *until*, and when the loop has something to do.
+
+        What was scheduled meanwhile the loop does after `PATIENCE`.
+        """
         if not self._watch():
             return False
-        events = self._poll.poll(max(0.0, until - time.monotonic()) * 1000)
+        left = until - time.monotonic()
+        events = self._poll.poll(max(0.0, min(left, PATIENCE) if self._selector.scheduled else left) * 1000)
         for descriptor, event in events:
             if descriptor == self._selector.bell:
                 self._selector.answer()
@@ -120,6 +137,15 @@ class Answers:
             self._poll.unregister(descriptor)
             self._selector.unmute(descriptor)
         self._muted.clear()
+
+
+def _has_stack() -> bool:
+    """Whether the caller is not so deep in its stack that a RecursionError would leave the client half changed."""
+    try:
+        sys._getframe(max(0, sys.getrecursionlimit() - DEPTH))
+    except ValueError:
+        return True
+    return False
 
 
 def _nothing() -> None:

@@ -78,6 +78,11 @@ class LoopLender:
             until = time.monotonic() + (LONGEST_WAIT if seconds is None else min(seconds, LONGEST_WAIT))
             self.run(functools.partial(self._read, awaited, until))
 
+    @property
+    def signalled(self) -> bool:
+        """Whether a signal has come while a thread acts, whose handler may raise once the loop has been given back."""
+        return self._signals.noted
+
     def forked(self) -> None:
         """This process is a forked child, which uses no connection."""
         self._signals.forked()

@@ -19,7 +19,7 @@ from pyclient.errors import IllegalStateError, KafkaError, KafkaTimeoutError, se
 from pyclient.metrics import TXN_ABORT, TXN_BEGIN, TXN_COMMIT, TXN_INIT, TXN_OFFSETS, Metric
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from pyclient.runtime.loop_thread import Portal
-from pyclient.runtime.steps import Step, Steps
+from pyclient.runtime.steps import Step, Steps, WaitFor
 
 if TYPE_CHECKING:
     from pyclient.producer.core import ProducerCore
@@ -88,13 +88,14 @@ class TransactionCall:
 
     def _ends_here(self, in_place: InPlace) -> bool:
         """In place of the loop; False if it has to go on."""
-        in_place.run_until(self._begin, self._take, self._limit)
+        in_place.run_until(lambda: self._begin().done, self._take, self._limit)
         if self._error is not None:
             raise self._error
         return self._taken  # not whether it is done: the loop may have gone on with it meanwhile
 
     def _take(self) -> bool:
-        if self._pending is not None and self._pending.done:
+        """Not while a handler may raise: its caller would lose the outcome, which cannot be asked for again (T02)."""
+        if self._pending is not None and self._pending.done and not (self._calls.in_place is not None and self._calls.in_place.signalled):
             self._taken = True
             try:
                 self._manager.take(self._pending)

@@ -71,7 +71,8 @@ if sys.platform == "linux":
 
         def ring(self) -> None:
             """Ask a thread that waits with the lock to give it back."""
-            os.eventfd_write(self.bell, 1)
+            if self.bell >= 0:
+                os.eventfd_write(self.bell, 1)
 
         def answer(self) -> None:
             """The bell was heard."""
@@ -92,8 +93,9 @@ if sys.platform == "linux":
 
         def close(self) -> None:
             """As `selectors.BaseSelector.close`."""
+            bell, self.bell = self.bell, -1  # a signal may ring still, and the number may be another file's soon
             self._epoll.close()
-            os.close(self.bell)
+            os.close(bell)
             super().close()
 
 

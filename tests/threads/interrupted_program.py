@@ -1,13 +1,15 @@
 """A program whose main thread gets real Ctrl-C signals at random moments inside the client's calls.
 
-Its arguments are ROUNDS SEED [alone].
+Its arguments are ROUNDS SEED [alone|transactions].
 
-With ``alone`` each record is sent and awaited alone (linger_ms=0), which the thread does in place of the client's own.
+With ``alone`` each record is sent and awaited alone (linger_ms=0), which the thread does in place of the client's own;
+with ``transactions`` each is aborted and then committed, also in place of it, and must be there exactly once.
 
 Prints how many came. Fails when a call hangs, a lock stays held, or a record is lost or doubled.
 """
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import random
 import signal
@@ -15,9 +17,10 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyclient import Consumer, Producer, TopicPartition
+from pyclient.errors import IllegalStateError
 from pyclient.testing import FakeCluster
 
 T = TypeVar("T")
@@ -86,6 +89,28 @@ def send_alone(striker: Striker, producer: Producer, numbers: range) -> None:
             pass
 
 
+def transact(striker: Striker, producer: Producer, numbers: range) -> None:
+    """Commit each of these numbers once, and abort as many, each call until it is not broken off."""
+    for number in numbers:
+        for end in (producer.abort_transaction, producer.commit_transaction):
+            settle(striker, producer.begin_transaction)
+            while striker.call(lambda number=number: producer.send("numbers", b"%d" % number, partition=0)) is None:  # type: ignore[misc]
+                settle(striker, producer.abort_transaction)
+                settle(striker, producer.begin_transaction)
+            settle(striker, end)
+
+
+def settle(striker: Striker, call: Callable[[], object]) -> None:
+    """Make a call until it is not broken off, or is refused: what was broken off has happened."""
+    def settled() -> bool:
+        with contextlib.suppress(IllegalStateError):
+            call()
+        return True
+
+    while not striker.call(settled):
+        pass
+
+
 def flush(striker: Striker, producer: Producer) -> None:
     """Flush until that is not broken off."""
     def flushed() -> bool:
@@ -105,17 +130,21 @@ def read(striker: Striker, consumer: Consumer, begin: int, end: int) -> list[int
     return offsets
 
 
-def main(rounds: int, seed: int, *, alone: bool) -> None:
+def main(rounds: int, seed: int, how: str) -> None:
+    ways: dict[str, dict[str, Any]] = {"": {}, "alone": {"linger_ms": 0}, "transactions": {"transactional_id": "numbers"}}
+    options = ways[how]
     faulthandler.dump_traceback_later(HANG_S, exit=True)
     striker = Striker(seed)
     with FakeCluster(1) as kafka:
         kafka.create_topic("numbers")
         servers = kafka.bootstrap_servers
-        with Producer(bootstrap_servers=servers, linger_ms=0 if alone else 1) as producer, Consumer(bootstrap_servers=servers, fetch_max_wait_ms=5) as consumer:
+        with Producer(bootstrap_servers=servers, **options) as producer, Consumer(bootstrap_servers=servers, fetch_max_wait_ms=5) as consumer:
+            if how == "transactions":
+                producer.init_transactions()
             consumer.assign([TP])
             try:
                 for turn in range(rounds):
-                    take_turn(striker, kafka, send_alone if alone else send, producer, consumer, range(turn * RECORDS, (turn + 1) * RECORDS))
+                    take_turn(striker, kafka, WAYS[how], producer, consumer, range(turn * RECORDS, (turn + 1) * RECORDS))
             finally:
                 striker.stop()
     print(striker.interrupts)
@@ -128,10 +157,15 @@ def take_turn(striker: Striker, kafka: FakeCluster, send: Callable[[Striker, Pro
     send(striker, producer, numbers)
     flush(striker, producer)
     stored = [int(record.value or b"") for record in kafka.records("numbers")]
+    if send is transact:
+        assert stored == list(range(numbers.stop))
+        return
     assert list(dict.fromkeys(stored))[-RECORDS:] == list(numbers)
     begin, end = stored.index(numbers[0]), len(stored)
     assert read(striker, consumer, begin, end) == list(range(begin, end))
 
 
+WAYS = {"": send, "alone": send_alone, "transactions": transact}
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), alone="alone" in sys.argv)
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "")

@@ -15,11 +15,12 @@ ROUNDS = os.environ.get("PYCLIENT_INTERRUPT_ROUNDS", "100")
 PROGRAM = Path(__file__).with_name("interrupted_program.py")
 
 
-@pytest.mark.parametrize("how", [[], ["alone"]], ids=["batches", "lone records"])
-def test_ctrl_c_inside_any_call_leaves_no_lock_held_and_loses_no_record(how: list[str]) -> None:
-    done = subprocess.run([sys.executable, PROGRAM, ROUNDS, "1", *how], capture_output=True, text=True, timeout=500, check=False)
+@pytest.mark.parametrize(("share", "how"), [(1, []), (1, ["alone"]), (25, ["transactions"])], ids=["batches", "lone records", "transactions"])
+def test_ctrl_c_inside_any_call_leaves_no_lock_held_and_loses_no_record(share: int, how: list[str]) -> None:
+    rounds = int(ROUNDS) // share + 1  # a transaction is four calls
+    done = subprocess.run([sys.executable, PROGRAM, str(rounds), "1", *how], capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > int(ROUNDS)
+    assert int(done.stdout) > rounds
 
 
 def test_a_call_that_is_over_and_did_not_release_the_consumer_counts_as_released() -> None:

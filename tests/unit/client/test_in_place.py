@@ -1,9 +1,13 @@
 """The calls of a sync producer's transactions are carried out in the thread that makes them, while the loop sleeps."""
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,16 +17,21 @@ from pyclient import Producer
 from pyclient.client import in_place
 from pyclient.net import lent_connection
 from pyclient.client.in_place import Answers
-from pyclient.core.transactions.states import TransactionState
-from pyclient.errors import IllegalStateError, KafkaTimeoutError, TransactionAbortableError
+from pyclient.core.transactions.states import TransactionEvent, TransactionState
+from pyclient.errors import ClientForkedError, IllegalStateError, KafkaTimeoutError, TransactionAbortableError
 from pyclient.net.connection import Connection
+from pyclient.producer.transactions import TransactionCall
+from pyclient.runtime.loop_lending import LendingSelector
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.control import Drop, Fail
+from tests.strike import Strike
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
 TRANSACTIONS = 30
 TOPIC_AUTHORIZATION_FAILED = 29
+LINES = 1200
+"""Of the client, that a thread runs for a commit in place of the loop: some more than these."""
 
 
 @pytest.fixture
@@ -53,6 +62,19 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(in_place, "read_once", noted)
     return found
+
+
+class Silent:
+    """A connection on which no answer comes."""
+
+    is_readable = True
+
+    def __init__(self) -> None:
+        self.socket, self._other = socket.socketpair()
+
+    def close(self) -> None:
+        self.socket.close()
+        self._other.close()
 
 
 def transact(producer: Producer, value: bytes) -> None:
@@ -119,8 +141,8 @@ def test_an_answer_that_takes_long_is_awaited_by_the_loop(monkeypatch: pytest.Mo
 def test_other_calls_are_served_while_a_thread_waits_for_its_commit(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster, producer: Producer) -> None:
     monkeypatch.setattr(in_place, "LONGEST_WAIT", 600.0)
     producer.begin_transaction()
+    cluster.pause(1)  # before the record, which may leave at any time
     producer.send("t", b"x")
-    cluster.pause(1)
     calling = threading.Thread(target=producer.commit_transaction)
     calling.start()
     eventually(lambda: state(producer) is TransactionState.COMMITTING)
@@ -167,6 +189,110 @@ def test_Ctrl_C_ends_a_wait_and_the_same_call_goes_on(monkeypatch: pytest.Monkey
     cluster.resume(1)
     producer.commit_transaction()
     assert committed(cluster) == [b"first", b"x"]
+
+
+def test_Ctrl_C_at_any_line_of_a_commit_leaves_the_client_whole_and_commits_once(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster,
+                                                                                 producer: Producer) -> None:
+    monkeypatch.setattr(in_place, "LONGEST_WAIT", 20.0)
+    handlers = list(map(signal.getsignal, (signal.SIGINT, signal.SIGALRM)))
+    sent, deepest = [b"first"], 0
+    for at in range(1, LINES, 7):
+        producer.begin_transaction()
+        producer.send("t", b"%d" % at)
+        sent.append(b"%d" % at)
+        struck, interrupted = True, False
+        try:
+            struck = Strike(at, lambda: signal.raise_signal(signal.SIGINT)).during(producer.commit_transaction)
+        except KeyboardInterrupt:
+            interrupted = True
+        assert interrupted == struck, f"line {at} swallowed Ctrl-C"
+        assert handlers == list(map(signal.getsignal, (signal.SIGINT, signal.SIGALRM))), f"line {at}"
+        if interrupted:
+            with contextlib.suppress(IllegalStateError):  # interrupted between the outcome and the caller: it is committed
+                producer.commit_transaction()
+        deepest = at if struck else deepest
+    assert deepest > LINES / 2, "no transaction was committed in this thread"
+    eventually(lambda: state(producer) is TransactionState.READY)
+    transact(producer, b"last")
+    assert committed(cluster) == [*sent, b"last"]
+
+
+def test_T02_an_outcome_is_kept_when_a_signal_comes_as_it_does(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The handler raises once the loop has been given back: the caller would never know."""
+    take = TransactionCall._take
+    main = threading.get_ident()
+    struck: list[bool] = []
+
+    def strike(call: TransactionCall) -> bool:
+        if call.event is TransactionEvent.COMMIT and call._pending is not None and call._pending.done and not struck:
+            struck.append(True)
+            signal.pthread_kill(main, signal.SIGINT)
+        return take(call)
+
+    monkeypatch.setattr(TransactionCall, "_take", strike)
+    with pytest.raises(KeyboardInterrupt):
+        while True:  # a busy loop goes on with some of them
+            transact(producer, b"x")
+    producer.commit_transaction()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_touches_nothing_of_its_parents_loop(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster, producer: Producer) -> None:
+    producer.begin_transaction()
+    child = os.fork()
+    if not child:
+        refused = 1
+        try:
+            monkeypatch.setattr(in_place.InPlace, "run", lambda *_: os._exit(2))
+            producer.commit_transaction()
+        except ClientForkedError:
+            refused = 0
+        finally:
+            os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    producer.send("t", b"x")
+    producer.commit_transaction()
+    assert committed(cluster) == [b"first", b"x"]
+
+
+def test_a_thread_that_is_deep_in_its_stack_lets_the_loop_act(cluster: FakeCluster, producer: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deeply(left: int) -> None:
+        if left:
+            deeply(left - 1)
+        else:
+            transact(producer, b"deep")
+
+    began: list[int] = []
+    act = in_place.InPlace._as_loop
+
+    def acts(self: in_place.InPlace, function: Callable[[], object]) -> None:
+        began.append(1)
+        act(self, function)
+
+    monkeypatch.setattr(in_place.InPlace, "_as_loop", acts)
+    deeply(sys.getrecursionlimit() - in_place.DEPTH)
+    assert not began
+    assert committed(cluster) == [b"first", b"deep"]
+
+
+def test_a_wait_for_a_late_answer_ends_soon_once_the_loop_has_something_to_do(monkeypatch: pytest.MonkeyPatch, producer: Producer) -> None:
+    found = producer._transaction_calls().in_place
+    assert found is not None
+    silent = Silent()
+    monkeypatch.setattr(producer._core.connections, "awaiting", lambda: [silent])
+    monkeypatch.setattr(LendingSelector, "mute", lambda *_: None)
+    ended: list[bool] = []
+
+    def wait() -> None:
+        producer._portal.loop.call_soon(lambda: None)
+        ended.append(found._answers.handle_next(time.monotonic() + 600))
+        found._answers.close()
+        found._answers._used.clear()
+
+    eventually(lambda: found.run(wait))
+    assert ended == [False]
+    silent.close()
 
 
 def test_a_blocking_call_by_a_thread_that_acts_as_the_loop_is_refused(monkeypatch: pytest.MonkeyPatch, producer: Producer) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from pyclient.runtime.deferred_signals import DeferredSignals
 from pyclient.runtime.loop_thread import Portal
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.control import Drop, Throttle
+from tests.strike import Strike
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
@@ -208,33 +209,6 @@ def test_a_loop_that_wakes_gets_its_place_back_before_any_other_thread(request: 
 
 
 # --- signals ---------------------------------------------------------------------------------------------------------
-
-
-class Strike:
-    """Calls *act* at the n-th line of the client that this thread runs."""
-
-    def __init__(self, at: int, act: Callable[[], object]) -> None:
-        self.left = at
-        self.act = act
-
-    def __call__(self, frame: Any, event: str, _arg: object) -> Any:
-        if "pyclient" not in frame.f_code.co_filename or "/testing/" in frame.f_code.co_filename:
-            return None
-        if event == "line":
-            self.left -= 1
-            if not self.left:
-                sys.settrace(None)
-                self.act()
-        return self
-
-    def during(self, work: Callable[[], object]) -> bool:
-        """Whether *work* ran that many lines."""
-        sys.settrace(self)
-        try:
-            work()
-        finally:
-            sys.settrace(None)
-        return self.left <= 0
 
 
 def test_Ctrl_C_at_any_line_is_raised_and_leaves_the_client_whole(cluster: FakeCluster, producer: Producer) -> None:
