@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from typing import Final
 
 from pyclient.core.transitions import Transitions
@@ -19,6 +20,8 @@ class TransactionState(enum.Enum):
     ABORTABLE_ERROR = "has a transaction that can only be aborted"
     FATAL_ERROR = "cannot continue"
 
+    __hash__ = object.__hash__  # the inherited one is Python, and hashes the name: half of a transaction's look-ups
+
 
 class TransactionEvent(enum.Enum):
     """What happens to it: calls of the user, named as these, and outcomes."""
@@ -33,6 +36,8 @@ class TransactionEvent(enum.Enum):
     ENDED = "the coordinator has ended the transaction"
     FAILED = "the transaction cannot be committed any more"
     FATAL = "another producer has taken over, or the protocol is broken"
+
+    __hash__ = object.__hash__  # as above
 
 
 _S, _E = TransactionState, TransactionEvent
@@ -62,6 +67,7 @@ def is_legal(state: TransactionState, call: TransactionEvent) -> bool:
     return (state, call) in TRANSACTION.rows
 
 
-def legal_calls(state: TransactionState) -> list[str]:
+@functools.cache
+def legal_calls(state: TransactionState) -> tuple[str, ...]:
     """The names of the calls that are allowed now."""
-    return [call.value for call in CALLS if is_legal(state, call)]
+    return tuple(call.value for call in CALLS if is_legal(state, call))
