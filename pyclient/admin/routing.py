@@ -64,8 +64,8 @@ async def by_leader(core: ClientCore, partitions: Collection[TopicPartition], ma
 
 
 async def _one_round(core: ClientCore, rounds: LeaderRounds, make: ToLeader, deadline: float | None) -> None:
+    nodes = rounds.by_leader(await core.call(_metadata(rounds), _left(core, deadline)))
     left = _left(core, deadline)
-    nodes = rounds.by_leader(await core.call(_metadata(rounds), left))
     # A leader that hangs must not take all the time there is: another may be elected meanwhile.
     limit = core.request_timeout if left is None else min(core.request_timeout, left)
     asked = {node: asyncio.ensure_future(_caught(core, _to_leader(make, node, tps), limit)) for node, tps in nodes.items()}
