@@ -15,6 +15,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/broker/conformance": "the fake cluster beside real brokers, field by field",
     "tests/broker/durability": "three brokers killed and paused under load",
     "tests/broker/test_access.py": "ACLs, each on a cluster with users",
+    "tests/broker/test_admin_beside_java.py": "all questions once by Java, on a cluster with users",
     "tests/broker/test_admin_replicas.py": "replicas that move between three brokers",
     "tests/broker/test_admin_security.py": "ACLs and users, on a cluster with an authorizer",
     "tests/broker/test_benchmarks.py": "each benchmark once",
