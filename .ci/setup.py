@@ -26,7 +26,7 @@ PYTHON: Final = VENV / "bin" / "python"
 STATE: Final = VENV / "pyclient-setup.json"
 CONSTRAINTS: Final = ROOT / "requirements" / "constraints.txt"
 PARALLEL: Final = ROOT / "build" / "parallel.cfg"
-EXTRAS: Final = "arrow,avro,jsonschema,msgspec,peers,protobuf,proxy,pydantic,registry,spark,testing"
+EXTRAS: Final = "arrow,avro,aws,jsonschema,msgspec,peers,protobuf,proxy,pydantic,registry,spark,testing"
 NOISE: Final = (b"Requirement already satisfied", b"Looking in links", b"   ")
 """Lines of pip without news; on a terminal everything is shown, progress bars included."""
 LOCK_WAIT_S: Final = 1800

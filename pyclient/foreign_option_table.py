@@ -58,6 +58,7 @@ _ANSWERED = Refused("use what send returns (result, exception, add_done_callback
 _LISTENER = Refused("pass rebalance_listener to the Consumer")
 _ENGINE = Refused("load keys from an OpenSSL engine into an ssl.SSLContext and pass ssl_context")
 _MIRROR = Refused("it belongs to the old MirrorMaker tool, not to a client")
+_MSK = Ignored("sasl_mechanism=AWS_MSK_IAM signs without it")
 _METADATA_OIDC = Refused("fetch the cloud's token in a function and pass that as sasl_token_provider")
 
 
@@ -129,7 +130,7 @@ JAVA: Final[Mapping[str, Row]] = {
     "ssl.trustmanager.algorithm": _JAVA,
     "ssl.secure.random.implementation": _JAVA,
     "ssl.engine.factory.class": Refused("it names a Java class; make an ssl.SSLContext and pass ssl_context"),
-    "sasl.client.callback.handler.class": _JAVA_LOGIN,
+    "sasl.client.callback.handler.class": ByValue({"software.amazon.msk.auth.iam.iamclientcallbackhandler": _MSK}, _JAVA_LOGIN),
     "sasl.login.callback.handler.class": _JAVA_LOGIN,
     "sasl.login.class": _JAVA_LOGIN,
     "sasl.oauthbearer.jwt.retriever.class": _JAVA_LOGIN,

@@ -24,6 +24,13 @@ _JAAS_NAME: Final = "sasl_jaas_config"
 _JAAS: Final = re.compile(
     r"\s*[\w.]*\.(?:Plain|Scram)LoginModule\s+required\b(?=.*?\busername=\"(?P<user>[^\"]*)\")"
     r"(?=.*?\bpassword=\"(?P<password>(?:[^\"\\]|\\.)*)\").*;\s*", re.DOTALL)
+_IAM: Final = re.compile(r"\s*software\.amazon\.msk\.auth\.iam\.IAMLoginModule\s+required((?:\s+\w+=(?:\"[^\"]*\"|[^\s;\"]+))*)\s*;\s*")
+_IAM_PAIR: Final = re.compile(r"(\w+)=(?:\"([^\"]*)\"|([^\s;\"]+))")
+_IAM_NAMES: Final = {
+    "awsProfileName": "sasl_aws_msk_iam_profile", "awsRoleArn": "sasl_aws_msk_iam_role_arn",
+    "awsRoleSessionName": "sasl_aws_msk_iam_role_session_name",
+}
+"""Options of Amazon's login module for Java."""
 _TOKENAUTH: Final = re.compile(r"ScramLoginModule\s.*\btokenauth=\"?true\b", re.DOTALL)
 
 
@@ -113,10 +120,13 @@ def _jaas(key: str, value: object) -> list[tuple[str, object]]:
     """User and password of a JAAS line for PLAIN or SCRAM. The line is a secret: no message shows it."""
     if value is None:
         return []
+    iam = _IAM.fullmatch(value) if isinstance(value, str) else None
+    if iam is not None:
+        return _msk_iam(key, iam[1])
     match = _JAAS.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ConfigurationError(
-            f"{key} is understood for PlainLoginModule and ScramLoginModule with username and password only: "
+            f"{key} is understood for PlainLoginModule and ScramLoginModule with username and password, and for IAMLoginModule: "
             "write sasl_plain_username and sasl_plain_password, or sasl_token_provider",
             option=key,
         )
@@ -124,6 +134,16 @@ def _jaas(key: str, value: object) -> list[tuple[str, object]]:
     password = Secret(re.sub(r"\\(.)", r"\1", match["password"]))
     is_token = [("sasl_scram_tokenauth", True)] if _TOKENAUTH.search(match.string) else []
     return [("sasl_plain_username", match["user"]), ("sasl_plain_password", password), *is_token]
+
+
+def _msk_iam(key: str, pairs: str) -> list[tuple[str, object]]:
+    """The identity of a JAAS line for Amazon MSK."""
+    given = {name: quoted or bare for name, quoted, bare in _IAM_PAIR.findall(pairs)}
+    if others := given.keys() - _IAM_NAMES:
+        raise ConfigurationError(f"{key}: {', '.join(sorted(others))} of IAMLoginModule cannot be used here: what is known is {', '.join(_IAM_NAMES)}", option=key)
+    found: list[tuple[str, object]] = [(_IAM_NAMES[name], value) for name, value in given.items()]
+    _warn_once(key, "", f"{key} is Java's: here it is {', '.join(name for name, _ in found) or 'nothing more than sasl_mechanism=AWS_MSK_IAM'}; use that")
+    return found
 
 
 def _warn_once(key: str, word: str, message: str) -> None:

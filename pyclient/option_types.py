@@ -69,6 +69,10 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauthbearer_assertion_private_key_file: str | PathLike[str] | None
     sasl_oauthbearer_assertion_private_key_passphrase: str | None
     sasl_oauthbearer_assertion_template_file: str | PathLike[str] | None
+    sasl_aws_msk_iam_region: str | None
+    sasl_aws_msk_iam_profile: str | None
+    sasl_aws_msk_iam_role_arn: str | None
+    sasl_aws_msk_iam_role_session_name: str | None
     bootstrap_servers: str | Sequence[str | tuple[str, int]] | None
     client_id: str | None
     client_dns_lookup: Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"] | None

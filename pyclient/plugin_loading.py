@@ -50,6 +50,7 @@ OWN_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "sticky": "pyclient.partitioners:StickyPartitioner",
     },
     "pyclient.sasl_mechanisms": {
+        "AWS_MSK_IAM": "pyclient.sasl.msk_iam:MskIam",
         "GSSAPI": "pyclient.sasl.gssapi:Gssapi",
         "OAUTHBEARER": "pyclient.sasl.oauthbearer:OAuthBearer",
         "PLAIN": "pyclient.sasl.plain:Plain",

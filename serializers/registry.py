@@ -14,7 +14,8 @@ from typing import Any, Final, Self, TypeVar
 
 import tenacity
 
-from pyclient.errors import SchemaRegistryError
+from pyclient.errors import SchemaRegistryError, SchemaRegistryUnavailableError
+from pyclient.sasl.proxied_http import client_arguments, proxy_refusal
 from pyclient.serializers.registry_core import (
     Compatibility,
     RegisteredSchema,
@@ -37,11 +38,11 @@ class _Client:
 
     def __init__(self, url: str | Sequence[str], *, basic_auth: tuple[str, str] | None = None, bearer_token: str | Callable[[], Any] | None = None,
                  oauth: Mapping[str, Any] | None = None, ssl_context: ssl.SSLContext | None = None, ssl_truststore_location: str | None = None,
-                 ssl_keystore_location: str | None = None, ssl_key_password: str | None = None, timeout_ms: int = TIMEOUT_MS) -> None:
+                 ssl_keystore_location: str | None = None, ssl_key_password: str | None = None, timeout_ms: int = TIMEOUT_MS, proxy_url: str | None = None) -> None:
         self._httpx = httpx_module()
         self._options: Final[RegistryOptions] = registry_options(
             url, basic_auth=basic_auth, bearer_token=bearer_token, oauth=oauth, ssl_context=ssl_context, ssl_truststore_location=ssl_truststore_location,
-            ssl_keystore_location=ssl_keystore_location, ssl_key_password=ssl_key_password, timeout_ms=timeout_ms)
+            ssl_keystore_location=ssl_keystore_location, ssl_key_password=ssl_key_password, timeout_ms=timeout_ms, proxy_url=proxy_url)
         self.core: Final = RegistryCore()
         self._at = 0
 
@@ -52,7 +53,8 @@ class _Client:
         raise TypeError(f"{type(self).__name__} cannot be pickled: it has connections; create one in each process")
 
     def _http(self, kind: Any) -> Any:
-        return kind(verify=self._options.verify, timeout=self._httpx.Timeout(self._options.timeout_s), follow_redirects=False)
+        through = client_arguments(self._httpx, self._options.proxy_url, self._options.verify, is_async=kind is self._httpx.AsyncClient)
+        return kind(**through, timeout=self._httpx.Timeout(self._options.timeout_s), follow_redirects=False)
 
     @property
     def _url(self) -> str:
@@ -67,13 +69,15 @@ class _Client:
     def _judged(self, outcome: Response | Exception, url: str, request: Request) -> Response:
         """Move on to the next URL after a failure; raised here, so that no frame of httpx with a request is kept."""
         if isinstance(outcome, Response):
+            if (by_proxy := proxy_refusal(outcome.status, self._options.proxy_url)) is not None:
+                raise SchemaRegistryUnavailableError(f"the schema registry {url} cannot be reached for {request.shown}: {by_proxy}", subject=request.subject)
             if outcome.status == 401:
                 self._options.drop_token()
             return outcome
         self._at += 1
         if isinstance(outcome, SchemaRegistryError):
             raise outcome
-        raise failure(outcome, url, request, self._options.timeout_s)
+        raise failure(outcome, url, request, self._options)
 
 
 class SchemaRegistryClient(_Client):
@@ -89,6 +93,7 @@ class SchemaRegistryClient(_Client):
         ssl_keystore_location: a PEM file with certificate and key of this client.
         ssl_key_password: of that key.
         timeout_ms: the longest time of one attempt. Temporary failures are tried three times at each URL.
+        proxy_url: a proxy for these requests, and those for tokens, as clients' option of that name (extra ``proxy``).
 
     Raises:
         ConfigurationError: an option is wrong, or the extra ``registry`` is missing.

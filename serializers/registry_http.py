@@ -22,6 +22,7 @@ from pyclient.config.addresses import is_loopback
 from pyclient.errors import ConfigurationError, SchemaRegistryError, SchemaRegistryUnavailableError
 from pyclient.plugins import Surroundings
 from pyclient.redaction import Secret, in_one_line, public_url
+from pyclient.sasl.proxied_http import check_package, proxy_failure
 from pyclient.sasl.tokens import RefreshPolicy, TokenCache
 from pyclient.serializers.registry_core import Request, Response
 
@@ -45,6 +46,7 @@ class RegistryOptions(NamedTuple):
     token: Callable[[], str] | None
     drop_token: Callable[[], None]
     basic: str | None
+    proxy_url: str | None
 
     def headers(self) -> dict[str, str]:
         """Of every request; may fetch a token, so never call it on a loop."""
@@ -55,7 +57,8 @@ class RegistryOptions(NamedTuple):
 
 def registry_options(url: str | Sequence[str], *, basic_auth: object, bearer_token: str | Callable[[], Any] | None,
                      oauth: Mapping[str, Any] | None, ssl_context: ssl.SSLContext | None, ssl_truststore_location: str | None,
-                     ssl_keystore_location: str | None, ssl_key_password: str | None, timeout_ms: int) -> RegistryOptions:
+                     ssl_keystore_location: str | None, ssl_key_password: str | None, timeout_ms: int,
+                     proxy_url: str | None = None) -> RegistryOptions:
     """Checked options.
 
     Raises:
@@ -70,8 +73,10 @@ def registry_options(url: str | Sequence[str], *, basic_auth: object, bearer_tok
     if timeout_ms <= 0:
         raise ConfigurationError(f"timeout_ms = {timeout_ms}: expected a positive number of milliseconds", option="timeout_ms")
     context = _context(ssl_context, ssl_truststore_location, ssl_keystore_location, ssl_key_password)
-    token, drop = _tokens(bearer_token, oauth)
-    return RegistryOptions(urls, timeout_ms / 1000, context, token, drop, _basic(basic_auth))
+    proxy_url = _client_config(proxy_url, {}).proxy_url
+    check_package(proxy_url)
+    token, drop = _tokens(bearer_token, oauth, proxy_url)
+    return RegistryOptions(urls, timeout_ms / 1000, context, token, drop, _basic(basic_auth), proxy_url)
 
 
 def httpx_module() -> Any:
@@ -122,21 +127,26 @@ def _basic(pair: object) -> str | None:
     return Secret("Basic " + base64.b64encode(":".join(pair).encode()).decode())
 
 
-def _tokens(given: str | Callable[[], Any] | None, oauth: Mapping[str, Any] | None) -> tuple[Callable[[], str] | None, Callable[[], None]]:
+def _tokens(given: str | Callable[[], Any] | None, oauth: Mapping[str, Any] | None,
+            proxy_url: str | None) -> tuple[Callable[[], str] | None, Callable[[], None]]:
     if isinstance(given, str):
         fixed = Secret(given)
         return (lambda: fixed), (lambda: None)
     if given is None and oauth is None:
         return None, (lambda: None)
-    tokens = _Tokens(given, oauth or {})
+    tokens = _Tokens(given, _client_config(proxy_url, oauth or {}))
     return tokens.value, tokens.drop
+
+
+def _client_config(proxy_url: str | None, oauth: Mapping[str, Any]) -> ClientConfig:
+    """The options of a client that there is none of: they are checked, and name a token endpoint and its proxy."""
+    return ClientConfig.parse({}, {"bootstrap_servers": "localhost:9092", **({} if proxy_url is None else {"proxy_url": proxy_url}), **oauth})
 
 
 class _Tokens:
     """Tokens of a function or a token endpoint, cached and renewed as those of the login at brokers."""
 
-    def __init__(self, provider: Callable[[], Any] | None, oauth: Mapping[str, Any]) -> None:
-        config = ClientConfig.parse({}, {"bootstrap_servers": "localhost:9092", **oauth})
+    def __init__(self, provider: Callable[[], Any] | None, config: ClientConfig) -> None:
         self._policy = RefreshPolicy.of(config)
         self._cache = TokenCache(Surroundings())
         self._lock = threading.Lock()
@@ -212,7 +222,7 @@ class Body:
         return Response(status, value, self._url)
 
 
-def failure(error: Exception, url: str, request: Request, timeout_s: float) -> SchemaRegistryError:
+def failure(error: Exception, url: str, request: Request, options: RegistryOptions) -> SchemaRegistryError:
     """The error for what httpx raised."""
     httpx = httpx_module()
     cause: BaseException | None = error
@@ -226,6 +236,6 @@ def failure(error: Exception, url: str, request: Request, timeout_s: float) -> S
                                    "ssl_keystore_location if it asks for a certificate", subject=request.subject)
     about = f", subject {request.subject!r}" if request.subject else ""
     if isinstance(error, httpx.TimeoutException):
-        return SchemaRegistryUnavailableError(f"the schema registry {url} did not answer {request.shown} within {timeout_s:.1f} s{about}", subject=request.subject)
-    return SchemaRegistryUnavailableError(f"the schema registry {url} cannot be reached for {request.shown}{about}: {type(error).__name__}: {in_one_line(str(error), 200)}",
-                                          subject=request.subject)
+        return SchemaRegistryUnavailableError(f"the schema registry {url} did not answer {request.shown} within {options.timeout_s:.1f} s{about}", subject=request.subject)
+    why = proxy_failure(error, options.proxy_url) or f"{type(error).__name__}: {in_one_line(str(error), 200)}"
+    return SchemaRegistryUnavailableError(f"the schema registry {url} cannot be reached for {request.shown}{about}: {why}", subject=request.subject)

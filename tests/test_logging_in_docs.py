@@ -63,7 +63,7 @@ def test_the_mechanism_of_ones_own_logs_in(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_table_has_every_mechanism_there_is_and_its_extras_exist() -> None:
     table = PAGE.section("Logging in (SASL)")
     assert all(f"`{name}`" in table for name in available_plugins("sasl mechanism"))
-    assert {"oidc", "gssapi"} <= set(extras())
+    assert {"aws", "oidc", "gssapi"} <= set(extras())
 
 
 def test_every_link_leads_somewhere() -> None:

@@ -81,7 +81,7 @@ class ClientConfig(SecurityConfig):
 
     proxy_url: str | None = option(
         "pyclient", None, ProxyUrl(),
-        "Connect to brokers through this proxy; it may have user:password@. socks5h and http let the proxy resolve brokers' names. Needs the extra proxy.",
+        "Connect to brokers and token endpoints through this proxy; it may have user:password@. socks5h and http let the proxy resolve names. Needs the extra proxy.",
         importance="low", secret=True)
     config_providers: tuple[str, ...] = option(
         "4.2", (), Names(),

@@ -73,7 +73,7 @@ class SecurityConfig(Config):
 
     sasl_mechanism: str = option(
         "0.10", "GSSAPI", Text(empty=False),
-        "Login: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, or a plugin's name.")
+        "Login: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM, or a plugin's name.")
     sasl_plain_username: str | None = option(
         "pyclient", None, Text(empty=False), "User name for PLAIN and SCRAM (Java: part of sasl.jaas.config).")
     sasl_plain_password: str | None = option(
@@ -138,3 +138,11 @@ class SecurityConfig(Config):
         "4.1", None, Text(), "Password of that key.", secret=True)
     sasl_oauthbearer_assertion_template_file: str | None = option(
         "4.1", None, FilePath(), "JSON file with additional header fields and claims of an OAuth assertion.")
+    sasl_aws_msk_iam_region: str | None = option(
+        "pyclient", None, Text(empty=False), "Region of the cluster, for AWS_MSK_IAM; default: that in the brokers' names, or in AWS_REGION.")
+    sasl_aws_msk_iam_profile: str | None = option(
+        "pyclient", None, Text(empty=False), "Profile of AWS's files whose credentials sign, for AWS_MSK_IAM; default: AWS's chain.")
+    sasl_aws_msk_iam_role_arn: str | None = option(
+        "pyclient", None, Text(empty=False), "Role to assume, for AWS_MSK_IAM.")
+    sasl_aws_msk_iam_role_session_name: str | None = option(
+        "pyclient", None, Text(empty=False), "Name of that role's session.", importance="low")

@@ -29,7 +29,7 @@ class OAuthBearer:
     name = "OAUTHBEARER"
     blocking = True
     renews = True
-    options = ("sasl_token_provider", "sasl_oauthbearer_token_endpoint_url")
+    options: tuple[str, ...] = ("sasl_token_provider", "sasl_oauthbearer_token_endpoint_url")
 
     def __init__(self) -> None:
         self._surroundings = Surroundings()

@@ -25,6 +25,7 @@ from pyclient.errors import AuthenticationError, ConfigurationError, KafkaError,
 from pyclient.plugins import OAuthToken, Surroundings
 from pyclient.redaction import Secret, SecretBytes, in_one_line, without, without_query
 from pyclient.sasl.assertions import ASSERTION_FILE, KEY, PREFIX, Assertions, unused
+from pyclient.sasl.proxied_http import check_package, client_arguments, proxy_failure, proxy_refusal
 from pyclient.sasl.tokens import BEARER, LONGEST, TokenSource
 
 _log = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ def token_source(config: Any, surroundings: Surroundings, *, sleep: Callable[[fl
     if url.scheme == "http" and not is_loopback(url.host):
         _log.warning("%s is not https: the client secret and the tokens are sent unencrypted", URL)
     _httpx()
+    check_package(config.proxy_url)
     return _Endpoint(config, _grant(config, surroundings), surroundings, sleep, clock)
 
 
@@ -220,6 +222,7 @@ class _Endpoint:
         self._read_s = _seconds(config.sasl_login_read_timeout_ms)
         self._backoff_s: float = config.sasl_login_retry_backoff_ms / 1000
         self._backoff_max_s: float = config.sasl_login_retry_backoff_max_ms / 1000
+        self._proxy_url: str | None = config.proxy_url
         self._grant = grant
         self._surroundings = surroundings
         self._sleep = sleep
@@ -259,6 +262,8 @@ class _Endpoint:
         if isinstance(answer, Exception):  # raised here: as its context, httpx's error would keep the request in its frames
             raise answer
         status, body = answer
+        if (by_proxy := proxy_refusal(status, self._proxy_url)) is not None:
+            raise TokenUnavailableError(f"the token endpoint {self.shown_url} cannot be reached: {by_proxy}")
         if status != 200:  # only 200 carries a token (RFC 6749, 5.1)
             raise self._refusal(status, body, request.secrets)
         return self._token(body, requested_at)
@@ -279,7 +284,7 @@ class _Endpoint:
         httpx = _httpx()
         limits = httpx.Timeout(self._read_s, connect=self._connect_s)
         with (
-            httpx.Client(timeout=limits, verify=_context()) as client,
+            httpx.Client(timeout=limits, **client_arguments(httpx, self._proxy_url, _context())) as client,
             _after(self._connect_s + self._read_s, late.set, client.close),
             contextlib.closing(self._send(client, request)) as answer,
         ):
@@ -310,6 +315,8 @@ class _Endpoint:
             return SaslAuthenticationError(
                 f"the certificate of the token endpoint {self.shown_url} is not accepted: {distrust.verify_message.rstrip('.')}. It must be issued for that host by an authority "
                 "that this machine trusts, or by one in the file that the environment variable SSL_CERT_FILE names")
+        if (of_proxy := proxy_failure(error, self._proxy_url)) is not None:
+            return TokenUnavailableError(f"the token endpoint {self.shown_url} cannot be reached: {of_proxy}")
         if isinstance(error, httpx.HTTPError):
             return TokenUnavailableError(f"the token endpoint {self.shown_url} did not answer: {type(error).__name__}: {error}")
         if isinstance(error, httpx.InvalidURL):

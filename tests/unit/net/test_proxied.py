@@ -10,6 +10,7 @@ from asyncio import StreamReader as Reader
 from asyncio import StreamWriter as Writer
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, Self
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -24,7 +25,7 @@ from tests.unit.net.test_tls_connections import Client, authority
 PASSWORD: Final = "marker-secret-of-a-proxy"
 NAMES: Final = {"kafka.example": "127.0.0.1"}
 
-Manners = Callable[["Proxy", Reader, Writer], Awaitable[tuple[str, int]]]
+Manners = Callable[["Proxy", Reader, Writer], Awaitable[tuple[str, int] | tuple[str, int, bytes]]]
 
 
 class RefusedError(Exception):
@@ -68,9 +69,10 @@ class Proxy:
     async def _serve(self, reader: Reader, writer: Writer) -> None:
         self._serving.add(asyncio.current_task())
         try:
-            host, port = await self.manners(self, reader, writer)
+            host, port, *first = await self.manners(self, reader, writer)
             self.asked.append((host, port))
             there, onward = await asyncio.open_connection(NAMES.get(host, host), port)
+            onward.write(b"".join(first))
             try:
                 await asyncio.gather(_pump(reader, onward), _pump(there, writer))
             finally:
@@ -113,16 +115,21 @@ async def socks5(proxy: Proxy, reader: Reader, writer: Writer) -> tuple[str, int
     return host, port
 
 
-async def http(proxy: Proxy, reader: Reader, writer: Writer) -> tuple[str, int]:
+async def http(proxy: Proxy, reader: Reader, writer: Writer) -> tuple[str, int, bytes]:
+    """By CONNECT, or the request itself, with the whole URL, for an http URL."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
     given = next((line.split()[-1] for line in head.splitlines() if line.lower().startswith("proxy-authorization")), "")
     user, _, password = base64.b64decode(given).decode().partition(":")
     if not proxy.knows(user, password):
         writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
         raise RefusedError
-    host, _, port = head.split()[1].rpartition(":")
+    method, target, *_ = head.split()
+    if method != "CONNECT":
+        url = urlsplit(target)
+        return url.hostname or "", url.port or 80, head.replace(target, url.path, 1).encode()
+    host, _, port = target.rpartition(":")
     writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-    return host, int(port)
+    return host, int(port), b""
 
 
 async def mute(_proxy: Proxy, reader: Reader, _writer: Writer) -> tuple[str, int]:
