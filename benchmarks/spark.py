@@ -174,6 +174,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     """Measure what was asked for, print the tables."""
     if arguments.markdown:
         return _rounds.from_kept(arguments, "spark", written)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # users' packages are compiled: else each process of Spark compiles ours
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(spark_of(arguments.spark)), os.environ.get("PYTHONPATH"))))
     scale, chance = _rounds.scale_of(arguments), random.Random(1)
     with a_broker({}) as cluster, contextlib.closing(Child(MODULE)) as child:

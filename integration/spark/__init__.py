@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyclient.integration.spark.datasource import PyclientDataSource, register
+    from pyclient.integration.spark.progress import LagListener, QueryLag
     from pyclient.integration.spark.producers import shared_producer
     from pyclient.integration.spark.sink import KafkaSink
 
 _HOMES: Final = {
     "KafkaSink": "sink",
+    "LagListener": "progress",
     "PyclientDataSource": "datasource",
+    "QueryLag": "progress",
     "register": "datasource",
     "shared_producer": "producers",
 }
 
-__all__ = ["KafkaSink", "PyclientDataSource", "register", "shared_producer"]
+__all__ = ["KafkaSink", "LagListener", "PyclientDataSource", "QueryLag", "register", "shared_producer"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ from pyclient.admin import ConfigResource
 from pyclient.admin.facade import Admin
 from pyclient.config import AdminConfig
 from pyclient.errors import AuthorizationError, ConfigurationError, KafkaError, TopicExistsError, UnknownTopicOrPartitionError
+from pyclient.integration.spark.context import QUERY_ID, RUN_ID, property_of
 from pyclient.integration.spark.markers import ACCEPT, Batch, claim
 from pyclient.integration.spark.rows import used_columns
 from pyclient.integration.spark.slots import DIGEST, SLOT, SlotClients, SlotOptions, SlotTask, shared_options, write_slot
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-QUERY_ID: Final = "sql.streaming.queryId"
-RUN_ID: Final = "spark.jobGroup.id"
-"""Local properties of Spark while it runs a batch."""
 RESULT: Final = "slot int, rows bigint, written boolean"
 
 
@@ -53,7 +51,7 @@ class ExactlyOnce:
         self._write_missing(batch, slots, {each.slot for each in results})
         if slots == self._wanted:  # else the next batch has another number of slots, some of which have no marker yet
             self._next = Batch(batch.query, batch.run, number + 1)
-        log.info("batch %d: %d records written by %d tasks, %d skipped, which were written before", number, sum(each.rows for each in results if each.written),
+        log.info("query %s, batch %d: %d records written by %d tasks, %d skipped, which were written before", batch.query, number, sum(each.rows for each in results if each.written),
                  len(results), sum(each.rows for each in results if not each.written))
 
     def _claim(self, batch: Batch) -> int:
@@ -98,8 +96,7 @@ def batch_of(frame: DataFrame, number: int) -> Batch:
         ConfigurationError: this is no batch of a streaming query, or one of Spark Connect, which does not say.
     """
     session: Any = frame.sparkSession
-    context = getattr(session, "_sc", None)
-    query, run = (context.getLocalProperty(QUERY_ID), context.getLocalProperty(RUN_ID)) if context is not None else (None, None)
+    query, run = property_of(frame, QUERY_ID), property_of(frame, RUN_ID)
     if query is None or run is None:
         raise ConfigurationError("exactly-once delivery belongs to one streaming query: give the sink to df.writeStream.foreachBatch(sink), in a session "
                                  "that is not Spark Connect's. For tables and in Spark Connect use at-least-once.", option="delivery")

@@ -20,6 +20,10 @@ Json: TypeAlias = dict[str, dict[str, int]]
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+DATA_LOSS: Final = (
+    "set failOnDataLoss=false to go on without them, and see that the topic keeps its data (retention.ms, retention.bytes) "
+    "longer than this query may stand still"
+)
 
 
 @attrs.frozen

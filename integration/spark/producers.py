@@ -12,14 +12,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from ssl import SSLContext
-from typing import Final, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar, cast
 
 from pyspark import cloudpickle
 from typing_extensions import Unpack
 
 from pyclient.errors import ConfigurationError, KafkaError
-from pyclient.option_types import ProducerOptions
-from pyclient.producer.facade import Producer
+
+if TYPE_CHECKING:
+    from pyclient.option_types import ProducerOptions
+    from pyclient.producer.facade import Producer
 
 MOST: Final = 4
 """Clients kept per process; the one unused for the longest time is closed."""
@@ -58,6 +60,8 @@ def shared_producer(config: Mapping[str, object] | None = None, /, **options: Un
         ConfigurationError: as `pyclient.Producer`.
         DeliveryError: records were not delivered. Let it end the task: Spark repeats it, and with it all its records.
     """
+    from pyclient.producer.facade import Producer  # here: tasks that only read do without it
+
     with kept({**(config or {}), **options}, lambda: Producer(config, **options)) as producer:
         yield producer
         producer.flush()

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 from pyclient.consumer.facade import Consumer
 from pyclient.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from pyclient.integration.spark.columns import table_for_spark
-from pyclient.integration.spark.offsets import OffsetRange
+from pyclient.integration.spark.context import task_name
+from pyclient.integration.spark.offsets import DATA_LOSS, OffsetRange
 from pyclient.integration.spark.options import SourceOptions
 from pyclient.integration.spark.producers import borrowed
 
@@ -28,10 +29,6 @@ log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.2
 """Longest wait in one poll: a range may end with offsets that hold no record, which poll waits through."""
-DATA_LOSS: Final = (
-    "set failOnDataLoss=false to go on without them, and see that the topic keeps its data (retention.ms, retention.bytes) "
-    "longer than this query may stand still"
-)
 
 
 def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
@@ -47,6 +44,7 @@ def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.Recor
         for records in _polled(consumer, wanted, options):
             yield from _batches(records, wanted, options)
         consumer.assign([])
+    log.info("%s: %s read", task_name(), wanted)
 
 
 def _polled(consumer: Consumer, wanted: OffsetRange, options: SourceOptions) -> Iterator[Records]:

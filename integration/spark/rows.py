@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ from pyspark.sql.types import (
 )
 
 from pyclient.errors import ApplicationRecoverableError, AuthenticationError, ConfigurationError, KafkaError, MetadataTimeoutError
+from pyclient.integration.spark.context import task_name
 from pyclient.integration.spark.options import SinkOptions
 from pyclient.integration.spark.producers import shared_producer
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyclient.producer.facade import Producer
+
+log = logging.getLogger(__name__)
 
 _TEXT: Final = (StringType, BinaryType)
 COLUMNS: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
@@ -91,7 +95,9 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> int:
         KafkaError: a row cannot be written; names its number within the task and its topic.
     """
     with shared_producer(options.client) as producer:
-        return send_rows(producer, batches, options)
+        written = send_rows(producer, batches, options)
+    log.info("%s: %d records written", task_name(), written)
+    return written
 
 
 def send_rows(producer: Producer, batches: Iterable[pa.RecordBatch], options: SinkOptions) -> int:

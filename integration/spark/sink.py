@@ -16,18 +16,18 @@ from typing_extensions import Unpack
 
 from pyclient.config import ProducerConfig
 from pyclient.errors import ConfigurationError
-from pyclient.integration.spark.exactly_once import ExactlyOnce
+from pyclient.integration.spark.context import QUERY_ID, property_of
 from pyclient.integration.spark.markers import ACCEPT, FAIL
 from pyclient.integration.spark.options import SinkOptions
 from pyclient.integration.spark.producers import pickled
 from pyclient.integration.spark.rows import check_columns, used_columns, write_rows
-from pyclient.integration.spark.slots import SlotOptions
-from pyclient.option_types import ProducerOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+    from pyclient.option_types import ProducerOptions
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,9 @@ class KafkaSink:
         self._options = SinkOptions(topic=topic, client=client)
         self._write: Callable[[DataFrame, int], None] = self._write_at_least_once
         if delivery == EXACTLY_ONCE:
+            from pyclient.integration.spark.exactly_once import ExactlyOnce  # here: tasks that write at least once do without
+            from pyclient.integration.spark.slots import SlotOptions
+
             prefix = str(transactional_id_prefix)
             timeout = {} if "transaction_timeout_ms" in given.given else {"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS}
             sink = attrs.evolve(self._options, client={**client, **timeout})
@@ -86,7 +89,7 @@ class KafkaSink:
     def _write_at_least_once(self, batch: DataFrame, batch_id: int) -> None:
         columns = used_columns(batch.columns, self._options)
         counts = batch.select(*columns).mapInArrow(_Task(self._options), "records bigint").collect()  # one number per task
-        log.info("batch %d: %d records written by %d tasks", batch_id, sum(count.records for count in counts), len(counts))
+        log.info("query %s, batch %d: %d records written by %d tasks", property_of(batch, QUERY_ID), batch_id, sum(count.records for count in counts), len(counts))
 
 
 @attrs.frozen

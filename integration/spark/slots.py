@@ -6,6 +6,7 @@ markers per process serve every slot: the producer goes on under each slot's tra
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -18,6 +19,7 @@ from pyclient.config import ConsumerConfig, ProducerConfig
 from pyclient.config.declaration import Config
 from pyclient.consumer.facade import Consumer
 from pyclient.errors import ApplicationRecoverableError, IllegalStateError, KafkaError, KafkaTimeoutError
+from pyclient.integration.spark.context import task_name
 from pyclient.integration.spark.markers import Batch, Marker, Tally, check_replay, is_written
 from pyclient.integration.spark.options import SinkOptions
 from pyclient.integration.spark.producers import kept
@@ -27,6 +29,8 @@ from pyclient.records import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+log = logging.getLogger(__name__)
 
 SLOT: Final = "__slot"
 DIGEST: Final = "__digest"
@@ -160,6 +164,7 @@ class SlotTask:
         own = {"transactional_id_prefix": self.options.prefix, "marker_topic": self.options.marker_topic}
         with kept({**self.options.sink.client, **own}, lambda: SlotClients(self.options)) as clients:
             rows, written = write_slot(clients, slot, batches, self.batch, self.slots)
+        log.info("%s: %d records of slot %d %s", task_name(), rows, slot, "written" if written else "skipped, which were written before")
         yield pa.RecordBatch.from_pydict({"slot": pa.array([slot], pa.int32()), "rows": pa.array([rows], pa.int64()), "written": [written]})
 
 

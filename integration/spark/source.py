@@ -1,7 +1,8 @@
 """The readers of ``format("pyclient")``: which offset ranges make a batch. The records are read by `reading`.
 
 A stream's methods run in one process of the driver for the whole query, except ``read``: that runs in tasks on a
-pickled copy, so open clients are not pickled.
+pickled copy, so open clients are not pickled. Spark has several processes for one query, and each imports this module:
+so clients are imported where they are opened.
 """
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from pyclient.errors import ConfigurationError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from pyclient.integration.spark.columns import spark_schema
-from pyclient.integration.spark.offsets import Json, OffsetRange, Offsets, divided, from_json, limited, records_between, to_json
+from pyclient.integration.spark.offsets import DATA_LOSS, Json, OffsetRange, Offsets, divided, from_json, limited, records_between, to_json
 from pyclient.integration.spark.options import Bound, SourceOptions
-from pyclient.integration.spark.reading import DATA_LOSS, read_range
-from pyclient.integration.spark.topics import Topics
 from pyclient.records import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from pyclient.integration.spark.topics import Topics
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,8 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One task per partition, or more as minPartitions and maxRecordsPerPartition ask."""
+        from pyclient.integration.spark.topics import Topics
+
         options = self._options
         assert options.starting is not None
         assert options.ending is not None
@@ -135,6 +138,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _topics(self) -> Topics:
         if self._open is None:
+            from pyclient.integration.spark.topics import Topics
+
             self._open = Topics(self._options)
         return self._open
 
@@ -217,5 +222,8 @@ def _tasks(begin: Offsets, end: Mapping[TopicPartition, int], options: SourceOpt
 
 
 def _read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    # Spark gives an empty partition to a batch that planned none.
-    return iter(()) if partition.value is None else read_range(partition.value, options)
+    if partition.value is None:  # Spark gives an empty partition to a batch that planned none
+        return iter(())
+    from pyclient.integration.spark.reading import read_range
+
+    return read_range(partition.value, options)

@@ -1,6 +1,6 @@
 """What a query's driver asks the cluster: which partitions there are, and where their logs begin and end.
 
-Decides nothing about batches. Clients are opened when first needed, and live as long as this does.
+Decides nothing about batches. The client is opened when first needed, and lives as long as this does.
 """
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from pyclient.admin import ListedOffset, OffsetSpec
 from pyclient.admin.facade import Admin
 from pyclient.config import AdminConfig, ConsumerConfig
-from pyclient.consumer.facade import Consumer
 from pyclient.errors import ConfigurationError, NoOffsetForPartitionError
 from pyclient.integration.spark.offsets import EARLIEST, LATEST, Offsets, complete
 from pyclient.integration.spark.options import Bound, SourceOptions
@@ -24,7 +24,6 @@ class Topics:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._admin: Admin | None = None
-        self._consumer: Consumer | None = None
 
     def partitions(self) -> list[TopicPartition]:
         """Every partition to read, in order.
@@ -46,13 +45,11 @@ class Topics:
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The first offset of each log."""
-        wanted = list(partitions)
-        return self._open_consumer().beginning_offsets(wanted) if wanted else {}
+        return _known(self._offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST)))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The end offset of each log; with ``isolation.level=read_committed``, its last stable offset."""
-        wanted = list(partitions)
-        return self._open_consumer().end_offsets(wanted) if wanted else {}
+        return _known(self._offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)))
 
     def at(self, bound: Bound, partitions: list[TopicPartition], *, side: str) -> Offsets:
         """Where *bound* is in each partition; *side* (starting or ending) names the option in errors.
@@ -73,15 +70,10 @@ class Topics:
         return {**given, **early, **late}
 
     def close(self) -> None:
-        """Close the clients. Idempotent; the next call opens them again."""
+        """Close the client. Idempotent; the next call opens it again."""
         admin, self._admin = self._admin, None
-        consumer, self._consumer = self._consumer, None
-        try:
-            if consumer is not None:
-                consumer.close()
-        finally:
-            if admin is not None:
-                admin.close()
+        if admin is not None:
+            admin.close()
 
     def __enter__(self) -> Self:
         return self
@@ -96,24 +88,28 @@ class Topics:
         return {name for name in self._open_admin().list_topics() if re.fullmatch(pattern, name)}
 
     def _at_times(self, times: Mapping[TopicPartition, int], side: str) -> Offsets:
-        found = self._open_consumer().offsets_for_times(times) if times else {}
+        found = self._offsets(times)
         late = [tp for tp, answer in found.items() if answer is None]
         if late and side == "starting" and not self._options.late_start_is_latest:
             raise NoOffsetForPartitionError(
                 f"no record of {', '.join(map(str, late))} is as late as the starting time asks: choose an earlier one, "
                 "or begin there at the end with startingOffsetsByTimestampStrategy=latest")
-        known = {tp: answer.offset for tp, answer in found.items() if answer is not None}
-        return {**known, **self.latest(late)}
+        return {**_known(found), **self.latest(late)}
+
+    def _offsets(self, specs: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset | None]:
+        if not specs:
+            return {}
+        level: Any = ConsumerConfig.parse(self._options.client).isolation_level
+        return self._open_admin().list_offsets(specs, isolation_level=level)
 
     def _open_admin(self) -> Admin:
         if self._admin is None:
             self._admin = Admin(_shared(self._options.client))
         return self._admin
 
-    def _open_consumer(self) -> Consumer:
-        if self._consumer is None:
-            self._consumer = Consumer(self._options.client)
-        return self._consumer
+
+def _known(found: Mapping[TopicPartition, ListedOffset | None]) -> Offsets:
+    return {tp: answer.offset for tp, answer in found.items() if answer is not None}
 
 
 def _shared(client: Mapping[str, str]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,12 +43,26 @@ def spark(modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         "spark.ui.showConsoleProgress": "false",
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(modules), os.environ.get("PYTHONPATH")))))
+        path = os.pathsep.join(filter(None, (str(modules), os.environ.get("PYTHONPATH"))))
+        patch.setenv("PYTHONPATH", path)
+        patch.setenv("PYSPARK_PYTHON", str(quick_python(scratch, path)))
         session = SparkSession.builder.master("local[2,3]").appName("tests").config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("OFF")  # what fails is raised in Python; many tests make things fail
     register(session)
     yield session
     session.stop()
+
+
+def quick_python(folder: Path, path: str) -> Path:
+    """This Python for Spark's processes, without the archives that Spark puts in front of PYTHONPATH.
+
+    Python compiles what it imports from ``pyspark.zip`` at each start, and Spark waits 10 s for it: on a machine that
+    is busy, the test of a stream fails before anything of ours has begun.
+    """
+    script = folder / "python"
+    script.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(path)} exec {shlex.quote(sys.executable)} "$@"\n')
+    script.chmod(0o755)
+    return script
 
 
 Load = Callable[..., "DataFrame"]

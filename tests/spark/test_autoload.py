@@ -12,7 +12,17 @@ import pytest
 
 from pyclient.integration.spark import PyclientDataSource
 
-HEAVY = ("pyarrow", "pandas", "pyclient.consumer.facade", "pyclient.producer.facade")
+HEAVY = ("pyarrow", "pandas", "hypothesis", "kio", "asyncio", "pyclient.consumer.facade", "pyclient.producer.facade", "pyclient.admin.facade")
+SPARK = "pyclient.integration.spark"
+LEFT_OUT = {
+    "datasource": HEAVY,
+    "source": HEAVY,  # in the process that plans a stream, and the one that checks options
+    "sink": HEAVY,
+    "topics": ("pyarrow", "pandas", "hypothesis", "pyclient.consumer.facade", "pyclient.producer.facade"),
+    "reading": ("pandas", "hypothesis", "pyclient.producer.facade", "pyclient.admin.facade"),
+    "rows": ("pandas", "hypothesis", "pyclient.consumer.facade", "pyclient.producer.facade", "pyclient.admin.facade"),
+}
+"""What each module of ours must not load: Spark starts several processes for a query, and each pays for its imports."""
 
 
 @pytest.fixture
@@ -33,6 +43,15 @@ def test_the_class_travels_by_name(found: Any) -> None:
 
 def test_looking_for_formats_loads_nothing_heavy() -> None:
     """Every process that looks for formats imports it: it must be quick, and not fail where pyarrow is missing."""
-    program = f"import sys, pyspark_pyclient; print([name for name in {HEAVY} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == "[]"
+    assert loaded("pyspark_pyclient", HEAVY) == []
+
+
+@pytest.mark.parametrize("module", LEFT_OUT)
+def test_a_process_of_spark_loads_only_the_clients_it_opens(module: str) -> None:
+    assert loaded(f"{SPARK}.{module}", LEFT_OUT[module]) == []
+
+
+def loaded(module: str, those: tuple[str, ...]) -> list[str]:
+    """Which of *those* are there after *module* was imported."""
+    program = f"import sys, {module}; print(*[name for name in {those} if name in sys.modules])"
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True).stdout.split()

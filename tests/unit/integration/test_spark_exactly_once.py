@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame
 from pyclient import Admin, Consumer, NewTopic, TopicPartition
 from pyclient.admin import ConfigResource
 from pyclient.errors import ApplicationRecoverableError, ConfigurationError, ProducerFencedError
-from pyclient.integration.spark.exactly_once import QUERY_ID, RUN_ID, ExactlyOnce, batch_of, ensure_marker_topic
+from pyclient.integration.spark.context import QUERY_ID, RUN_ID
+from pyclient.integration.spark.exactly_once import ExactlyOnce, batch_of, ensure_marker_topic
 from pyclient.integration.spark.markers import Batch, claim
 from pyclient.integration.spark.options import SinkOptions
 from pyclient.integration.spark.slots import DIGEST, SLOT, SlotClients, SlotOptions, write_slot
