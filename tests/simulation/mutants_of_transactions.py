@@ -68,6 +68,11 @@ def _(original: Target) -> Target:
     return follow_epoch
 
 
+@bug("transactions", "partitions stay part of the next transaction", "T01", f"{MANAGER}.begin", speaks_v1)
+def _(original: Target) -> Target:
+    return _remembers(original, "partitions")
+
+
 @bug("transactions", "a group stays part of the next transaction", "T01", f"{MANAGER}.begin", speaks_v1)
 def _(original: Target) -> Target:
     return _remembers(original, "groups")
