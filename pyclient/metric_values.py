@@ -10,9 +10,7 @@ import cython
 @cython.final
 @cython.cclass
 class Total:
-    """What was counted since the start."""
-
-    _value = cython.declare(cython.double)
+    """What was counted since the start. The field is declared in metric_values.pxd."""
 
     def __init__(self) -> None:
         self._value = 0.0
@@ -31,15 +29,10 @@ class Total:
 @cython.final
 @cython.cclass
 class Windows:
-    """Number, sum and maximum of samples in each of the last *kept* windows of *length* seconds."""
+    """Number, sum and maximum of samples in each of the last *kept* windows of *length* seconds.
 
-    _kept = cython.declare(cython.Py_ssize_t)
-    _length = cython.declare(cython.double)
-    _closed = cython.declare(list)
-    _since = cython.declare(cython.double)
-    _count = cython.declare(cython.longlong)
-    _total = cython.declare(cython.double)
-    _highest = cython.declare(cython.double)
+    The fields are declared in metric_values.pxd.
+    """
 
     def __init__(self, kept: cython.Py_ssize_t, length: cython.double) -> None:
         self._kept = kept

@@ -139,7 +139,7 @@ class Metrics:
         self._windows: dict[Key, Windows] = {}
         self._watched: dict[Metric, Read] = {}
         self._marks: deque[_Mark] = deque(maxlen=samples)
-        self._next_mark = float("-inf")
+        self.next_mark = float("-inf")
         self._own = [metric for metric in DECLARED if metric.kind is METER and role is not None and metric.role in ("", role)]
 
     def total(self, metric: Metric, *labels: str) -> Total:
@@ -168,12 +168,12 @@ class Metrics:
 
     def turn(self, now: float) -> None:
         """Start a new window when the last one is over. Call it before totals grow: rates are their growth since."""
-        if now < self._next_mark:
+        if now < self.next_mark:
             return
         totals = self._all_totals()
         with self._lock:
-            if now >= self._next_mark:
-                self._next_mark = now + self._window_s
+            if now >= self.next_mark:
+                self.next_mark = now + self._window_s
                 self._marks.append(_Mark(now, totals))
 
     # ---- reading ----------------------------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
 # C interface: `Producer.send` appends records without a Python call.
 cimport cython
 
+from pyclient.buffers.batch cimport Batch
 from pyclient.buffers.batch_memory cimport BatchMemory
 from pyclient.buffers.delivery cimport Delivery
 from pyclient.buffers.pending_batches cimport PendingBatches
-from pyclient.buffers.queues cimport TopicQueues, TopicTable
+from pyclient.buffers.queues cimport PartitionQueue, TopicQueues, TopicTable
 from pyclient.buffers.ready_queues cimport ReadyQueues
 
 
@@ -28,6 +29,10 @@ cdef class Accumulator:
     # The body of `append`.
     cdef Delivery append_record(self, TopicQueues topic, Py_ssize_t partition, long long timestamp, bytes key, bytes value, bytes headers,
                                 object waiter, object on_delivery)
+
+    cdef PartitionQueue lone_queue(self)
+    cdef Batch start_lone(self, PartitionQueue queue, Py_ssize_t most)
+    cdef object settle_lone(self, Batch batch, long long base_offset, long long append_time)
 
     # Private.
     cdef object _notify_loop(self)

@@ -304,6 +304,35 @@ class Accumulator:
         with self._lock:
             return self._ready.take_lone(now)
 
+    @cython.cfunc
+    def lone_queue(self) -> PartitionQueue:
+        """The queue of the only batch that may leave, if no other of it is unsettled; else None. Nothing changes."""
+        batch: Batch
+        with self._lock:
+            batch = self._ready.only_open()
+            return None if batch is None else batch.queue
+
+    @cython.cfunc
+    def start_lone(self, queue: PartitionQueue, most: cython.Py_ssize_t) -> Batch:
+        """Start the batch of `lone_queue` without compression; it is not stamped yet.
+
+        None, and nothing changes, if it has more than *most* bytes, or is not the only one any more.
+        """
+        batch: Batch
+        with self._lock:
+            batch = self._ready.only_open()
+            if batch is None or batch.queue is not queue or batch._at > most:
+                return None
+            self._batches.start_open(batch)
+            return batch
+
+    @cython.cfunc
+    def settle_lone(self, batch: Batch, base_offset: cython.longlong, append_time: cython.longlong) -> object:
+        """The broker has stored the batch of `start_lone`."""
+        batch.result.complete(base_offset, append_time)
+        with self._lock:
+            self._batches.release(batch)
+
     def still_ready(self, queue: PartitionQueue) -> bool:
         """Whether something of a queue may leave. If not, the loop no longer holds it; a change calls ``on_ready``."""
         with self._lock:

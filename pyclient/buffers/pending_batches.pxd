@@ -37,6 +37,7 @@ cdef class PendingBatches:
     cdef Batch detach(self, PartitionQueue queue)
     cdef list detach_older(self, double before)
     cdef Batch head(self, PartitionQueue queue)
+    cdef object start_open(self, Batch batch)
     cdef object seal(self, Batch batch, SealedRecords sealed)
     cdef object give_up_unsealed(self, Batch batch)
     cdef object unstamp(self, PartitionQueue queue)

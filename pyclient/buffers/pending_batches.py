@@ -18,7 +18,11 @@ from cython.cimports.pyclient.buffers.sealing import SealedRecords
 from collections import OrderedDict
 
 from pyclient.buffers.delivery import BatchResult
+from pyclient.codec.compression import Compression
+from pyclient.codec.crc import crc32c
 from pyclient.codec.encode import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+
+NO_COMPRESSION = cython.declare(object, Compression.NONE)
 
 
 @cython.final
@@ -167,6 +171,16 @@ class PendingBatches:
         if queue._open is not None and queue._due:
             return self.detach(queue)
         return None
+
+    @cython.cfunc
+    def start_open(self, batch: Batch) -> object:
+        """`ReadyQueues.only_open` goes to the network as it is: closed, sealed without compression, started."""
+        self.detach(batch.queue)
+        self._ready.changed = False
+        batch.payload = memoryview(batch._buffer)[:batch._at]
+        batch._codec, batch._crc = NO_COMPRESSION, crc32c(batch.payload)
+        batch._state = IN_FLIGHT
+        batch.attempts += 1
 
     @cython.cfunc
     def seal(self, batch: Batch, sealed: SealedRecords) -> object:

@@ -19,6 +19,7 @@ cdef class ReadyQueues:
     cdef object flush_open(self)
     cdef list take(self, double now)
     cdef PartitionQueue take_lone(self, double now)
+    cdef Batch only_open(self)
     cdef bint refresh(self, PartitionQueue queue) except -1
     cdef object next_linger(self)
     cdef object wakes_at(self, double at)

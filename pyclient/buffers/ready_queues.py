@@ -76,6 +76,15 @@ class ReadyQueues:
         return None
 
     @cython.cfunc
+    def only_open(self) -> Batch:
+        """The only batch that may leave, if it lingers and no other of its queue is unsettled; else None. Nothing changes."""
+        batch: Batch
+        if self._listed or len(self._lingering) != 1:
+            return None
+        batch = next(iter(self._lingering))
+        return None if batch.queue._listed or batch.queue.waiting else batch
+
+    @cython.cfunc
     @cython.exceptval(-1, check=False)
     def refresh(self, queue: PartitionQueue) -> cython.bint:
         """Whether something of the queue may leave.

@@ -139,6 +139,30 @@ def stored_response(version: cython.int, frame: object) -> object:
     return StoredResponse(topic, partition, base_offset, append_time, timedelta(milliseconds=throttled) if throttled else NOT_THROTTLED)
 
 
+def lone_request(version, client_id, topic, partition, *, acks, timeout_ms) -> tuple:
+    """A request for one batch, with correlation id 0: what is before the length of its records, and behind them.
+
+    None in a version whose lengths are not compact.
+    """
+    if version < FLEXIBLE_SINCE:
+        return None
+    before, _, after = encode_produce(version, 0, client_id, acks=acks, timeout_ms=timeout_ms, topics={topic: [(partition, [b""])]})
+    return before[:-1], after
+
+
+def lone_answer(version, topic, partition) -> tuple:
+    """The usual answer to `lone_request`: what is between correlation id and base offset, and behind the log's start."""
+    name = topic if version >= TOPIC_IDS_SINCE else _compact(topic.encode())
+    return b"".join([TAGS_AND_ONE, name, bytes([ONE]), struct.pack(">ih", partition, 0)]), NOTHING_MORE + bytes(5)
+
+
+def _compact(text):
+    out: Writer = Writer()
+    out.length(len(text), True, 2)
+    out.raw(text)
+    return out.take()
+
+
 @functools.cache
 def _layout(size, by_id):
     """Of a response with a topic of *size* bytes; a name begins with its length, which counts itself as one."""

@@ -31,29 +31,29 @@ class Silence:
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
-        self._bytes = 0
-        self._heard_at = self._looked_at = 0.0
+        self.bytes_in = 0
+        self.heard_at = self._looked_at = 0.0
         self.since: float | None = None
         """Since when; None while the connection is not silent."""
 
     def answered(self, now: float, bytes_in: int) -> None:
         """A response arrived. *bytes_in*: how many bytes have arrived ever."""
-        self._heard_at, self._bytes, self.since = now, bytes_in, None
+        self.heard_at, self.bytes_in, self.since = now, bytes_in, None
 
     def look_at(self, waits_since: float | None) -> float | None:
         """When to look next; *waits_since*: when the oldest answer was due, None if none is."""
         if waits_since is None:
             return None
-        return max(waits_since, self._heard_at, self._looked_at) + self._patience
+        return max(waits_since, self.heard_at, self._looked_at) + self._patience
 
     def look(self, now: float, waits_since: float | None, bytes_in: int) -> bool:
         """Whether it is silent; *bytes_in* as in `answered`: a part of a large response is a sign of life."""
-        if bytes_in != self._bytes:
-            self._bytes, self._heard_at, self.since = bytes_in, now, None
+        if bytes_in != self.bytes_in:
+            self.bytes_in, self.heard_at, self.since = bytes_in, now, None
         elif waits_since is None:
             self.since = None
-        elif self.since is None and now >= max(waits_since, self._heard_at) + self._patience:
-            self.since = max(waits_since, self._heard_at)
+        elif self.since is None and now >= max(waits_since, self.heard_at) + self._patience:
+            self.since = max(waits_since, self.heard_at)
         if self.since is not None:
             self._looked_at = now
         return self.since is not None

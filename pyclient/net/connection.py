@@ -68,14 +68,14 @@ class Connection(asyncio.BufferedProtocol):
         self.has_identity: bool | None = None  # whether TLS can present a client certificate; None if only the user knows
         self.wrote_unanswered = False  # a request without a response (acks=0) was written
         self.bytes_out = 0
-        self._client_id = client_id or None
+        self.client_id = client_id or None
         self._clock = clock
         self._on_change = on_change
         self._on_quiet = on_quiet
         self._on_lost = on_lost
         self._on_answer = on_answer
-        self._in_flight = InFlightRequests(label)
-        self._reader = FrameReader(label, max_frame, self._on_frame)
+        self.requests = InFlightRequests(label)
+        self.reader = FrameReader(label, max_frame, self._on_frame)
         self.socket: socket.socket | None = None  # the transport's, where this connection may use it directly
         self._transport: asyncio.Transport | None = None
         self.is_closing: Callable[[], bool] = _always
@@ -92,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def in_flight(self) -> int:
         """Requests written and not answered."""
-        return len(self._in_flight.requests)
+        return len(self.requests.requests)
 
     @property
     def ready(self) -> bool:
@@ -105,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def awaits_one_answer(self) -> bool:
         """Whether nothing is to be done on it but to read the answer to its only request."""
-        return self.state is State.READY and len(self._in_flight.requests) == 1 and not self.is_closing() and not self.unwritten
+        return self.state is State.READY and len(self.requests.requests) == 1 and not self.is_closing() and not self.unwritten
 
     @property
     def is_readable(self) -> bool:
@@ -128,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def bytes_in(self) -> int:
         """Bytes received, after TLS."""
-        return self._reader.bytes_in
+        return self.reader.bytes_in
 
     def muted_for(self) -> float:
         """Seconds for which the broker throttles this connection (M09)."""
@@ -140,19 +140,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def overdue_at(self) -> float | None:
         """When a request is overdue, or throttling ends: all that matters of a connection that is being closed."""
-        return earliest(self._in_flight.deadline(), self.throttle.deadline(self._clock()))
+        return earliest(self.requests.deadline(), self.throttle.deadline(self._clock()))
 
     def is_silent(self, now: float) -> bool:
         """Whether an answer is due and nothing comes."""
         return self.silence.look(now, self._answer_due_since(), self.bytes_in)
 
     def _answer_due_since(self) -> float | None:
-        since = self._in_flight.answer_due_since()
+        since = self.requests.answer_due_since()
         return None if since is None else max(since, self.throttle.until)  # M09: a broker that throttles reads nothing meanwhile
 
     async def drained(self) -> None:
         """Wait until no request is in flight."""
-        await self._in_flight.drained()
+        await self.requests.drained()
 
     def renewal_failed(self) -> bool:
         """Authenticating again failed before anything was requested; False if the session is over."""
@@ -183,9 +183,9 @@ class Connection(asyncio.BufferedProtocol):
         if check_login:
             await run_exchange(check_no_login_required(self.versions, self.label), do)
         self.advance(Event.AGREED_FOR_SASL if logs_in else Event.AGREED)
-        self._reader.may_be_tls = False
+        self.reader.may_be_tls = False
         if not logs_in:
-            self._reader.logged_in()
+            self.reader.logged_in()
         self.idle_since = self._clock()
 
     async def request(self, request: HandshakeRequest, timeout: float) -> Any:
@@ -193,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._write_buffer is None or self._cause is not None or self.state in (State.DRAINING, State.CLOSED):
             raise DisconnectError(f"{self.label} closed the connection" if self._cause is None else str(self._cause))
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        data = SecretBytes(encode_request(request.api, request.version, self._in_flight.next_id(), self._client_id, request.fields))
+        data = SecretBytes(encode_request(request.api, request.version, self.requests.next_id(), self.client_id, request.fields))
         self._handshake_at = self._clock()
         self._write([data], request.api, request.version, timeout, functools.partial(_settle, future))
         return await future
@@ -208,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
         *idle_since*: keep the idle time of a connection that was authenticated again.
         """
         self.advance(Event.AUTHENTICATED)
-        self._reader.logged_in()
+        self.reader.logged_in()
         self.idle_since = self._clock() if idle_since is None else idle_since
         # The broker's count began after the last request was written.
         self.session.begin(self._handshake_at, lifetime, random)
@@ -225,7 +225,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, cause: KafkaError) -> None:
         """Close now; requests in flight get *cause*."""
         self._cause = self._cause or cause
-        self._reader.release_socket()
+        self.reader.release_socket()
         if self._transport is not None:
             self._transport.abort()
         else:
@@ -233,13 +233,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def expire(self, now: float) -> None:
         """M10: an overdue response closes the connection; the outcome of all requests in flight is then unknown."""
-        overdue = self._in_flight.overdue(now)
+        overdue = self.requests.overdue(now)
         if overdue is not None:
             self.close(_timed_out(self.label, overdue.api, overdue.deadline - overdue.sent_at))
         else:
-            self._in_flight.give_up_late(now)
+            self.requests.give_up_late(now)
 
     # ---- writing ----------------------------------------------------------------------------------------------------
+
+    def adopt(self, request: Request, version: int, sent_at: float, rest: Buffer | None) -> None:
+        """A request with the newest correlation id was written beside this object, but for *rest*: it is in flight."""
+        self.requests.add(request.api, version, sent_at, request.timeout, self.bytes_out, request.done, held=request.held, patience=request.patience)
+        if rest and self._write_buffer is not None:
+            self._write_buffer.write([rest])
 
     def send(self, request: Request) -> None:
         """Write a request; its ``done`` is called exactly once, whatever happens."""
@@ -251,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self.usage is Usage.UNUSED:
             self.usage = Usage.SENT
-        pieces = _encoded(request, version, self._in_flight.next_id(), self._client_id)
+        pieces = _encoded(request, version, self.requests.next_id(), self.client_id)
         if request.answered:
             self._write(pieces, request.api, version, request.timeout, request.done, held=request.held, patience=request.patience)
         else:
@@ -263,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
     def _write(self, pieces: list[Buffer], api: Api, version: int, timeout: float,
                done: Callable[[float, Reply | Unknown], bool | None], *, held: float | None = 0.0, patience: float | None = None) -> None:
         size = sum(map(len, pieces))
-        self._in_flight.add(api, version, self._clock(), timeout, self.bytes_out + SIZE_BYTES + size, done, held=held, patience=patience)
+        self.requests.add(api, version, self._clock(), timeout, self.bytes_out + SIZE_BYTES + size, done, held=held, patience=patience)
         self._put(size, pieces)
 
     def _put(self, size: int, pieces: list[Buffer]) -> None:
@@ -296,12 +302,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """asyncio: where the next bytes go."""
-        return self._reader.get_buffer()
+        return self.reader.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         """asyncio: bytes arrived."""
         try:
-            self._reader.received(nbytes)
+            self.reader.received(nbytes)
         except KafkaError as error:
             # Before it is ready another way may work (M08); if none does, the connecting task reports it.
             level = logging.DEBUG if self.state in (State.VERSIONS, State.AUTHENTICATING) else logging.WARNING
@@ -310,14 +316,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _on_frame(self, frame: memoryview) -> None:
         waiting = 0 if self._write_buffer is None else self._write_buffer.unwritten
-        answered, message = self._in_flight.answer(frame, self.bytes_out - waiting)
+        answered, message = self.requests.answer(frame, self.bytes_out - waiting)
         if self.usage is Usage.SENT:
             self.usage = Usage.ANSWERED
         self.idle_since = now = self._clock()
-        self.silence.answered(now, self._reader.bytes_in)
+        self.silence.answered(now, self.reader.bytes_in)
         self._on_answer(answered.api, now, now - answered.sent_at, self.throttle.apply(now, message))
         quiet = answered.done(now, Reply(answered.version, message))
-        self._in_flight.notify_if_empty()
+        self.requests.notify_if_empty()
         if self.state is State.DRAINING:
             self._close_if_drained()
         if quiet:
@@ -335,13 +341,13 @@ class Connection(asyncio.BufferedProtocol):
         if self.state is State.TLS:
             self.secured = True
             self.advance(Event.SECURED)
-            self._reader.may_be_tls = False
+            self.reader.may_be_tls = False
             self._write_buffer.attach_tls()
 
     def attach_socket(self, sock: socket.socket, *, writes: bool) -> None:
         """Read large responses from the transport's socket directly; with *writes* also write requests to it."""
         assert self._write_buffer is not None
-        self._reader.read_directly(sock)
+        self.reader.read_directly(sock)
         self.socket = sock
         if writes:
             self._write_buffer.attach_socket(sock)
@@ -350,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
         """The transport encrypts, and is the only one to read and write the socket."""
         self._stop_reading = stop_reading
         if set_low_water is not None:
-            self._reader.use_low_water(set_low_water)
+            self.reader.use_low_water(set_low_water)
 
     def eof_received(self) -> None:
         """asyncio: the peer closes the connection; connection_lost follows."""
@@ -371,12 +377,12 @@ class Connection(asyncio.BufferedProtocol):
             self._stop_reading()
 
     def _lost(self, cause: KafkaError, *, by_peer: bool) -> None:
-        self._reader.stop()
+        self.reader.stop()
         if self.state is not State.CLOSED:
             self.advance(Event.LOST)
         lost = self.in_flight
         self.ending = Ending(cause, by_peer, lost)
-        self._in_flight.fail(self._clock(), cause)
+        self.requests.fail(self._clock(), cause)
         _log.debug("%s: %s; %s in flight", self.label, said_of(self.label, cause).rstrip("."), counted(lost, "request"))
         self._on_lost(self, cause)
 

@@ -41,7 +41,7 @@ class InFlightRequests:
 
     def __init__(self, label: str) -> None:
         self._label = label
-        self._correlation_id = 0
+        self.correlation_id = 0
         self._empty: asyncio.Future[None] | None = None
         self.requests: deque[InFlight] = deque()
 
@@ -53,14 +53,14 @@ class InFlightRequests:
 
     def next_id(self) -> int:
         """The correlation id of the next request; wraps to 0 after 2**31 - 1."""
-        self._correlation_id = (self._correlation_id + 1) & MAX_CORRELATION_ID
-        return self._correlation_id
+        self.correlation_id = (self.correlation_id + 1) & MAX_CORRELATION_ID
+        return self.correlation_id
 
     def add(self, api: Api, version: int, now: float, timeout: float, end: int, done: Callable[[float, Reply | Unknown], bool | None], *,
             held: float | None = 0.0, patience: float | None = None) -> None:
         """A request with the newest correlation id is about to be written."""
         give_up_at = None if patience is None else now + patience
-        self.requests.append(InFlight(self._correlation_id, api, version, now, now + timeout, end, done, held, give_up_at))
+        self.requests.append(InFlight(self.correlation_id, api, version, now, now + timeout, end, done, held, give_up_at))
 
     def answer(self, frame: memoryview, written: int) -> tuple[InFlight, Any]:
         """The oldest request, and its decoded response. *written*: number of bytes that left the connection so far.

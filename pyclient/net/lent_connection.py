@@ -12,7 +12,7 @@ import logging
 import select
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from pyclient.errors import KafkaError
 from pyclient.net.connection import Connection
@@ -41,6 +41,10 @@ class LoopLender:
         self._signals = DeferredSignals(selector.ring)
         self._connection: Connection | None = None
         self._poll = select.poll()
+        self.wait_on_lane: Callable[[Any, float | None], bool] | None = None
+        """Tried first by `wait`, of a request that it may know; returns whether it is done."""
+        self.on_read: Callable[[Connection], object] | None = None
+        """Called with the loop lent, when all that was awaited on a connection has come."""
 
     def sent_on(self, connection: Connection | None) -> None:
         """A lone request was written here: the thread that waits may read its answer."""
@@ -74,8 +78,10 @@ class LoopLender:
         Ends when *awaited* is done or after *seconds*, but also when the loop has something else to do, when the answer
         takes long, when the socket is broken, and when a signal comes, whose handler runs then.
         """
+        until = time.monotonic() + (LONGEST_WAIT if seconds is None else min(seconds, LONGEST_WAIT))
+        if self.wait_on_lane is not None and self.wait_on_lane(awaited, seconds):
+            return
         if self._connection is not None and (seconds is None or seconds > 0):
-            until = time.monotonic() + (LONGEST_WAIT if seconds is None else min(seconds, LONGEST_WAIT))
             self.run(functools.partial(self._read, awaited, until))
 
     @property
@@ -99,6 +105,8 @@ class LoopLender:
                 pass
         finally:
             self.selector.unmute(descriptor)
+        if awaited.done and self.on_read is not None:
+            self.on_read(connection)
 
     def _readable(self, descriptor: int, until: float) -> bool:
         """Wait for the socket only; False after *until*, on a bell, and on a broken socket, which the loop must see."""

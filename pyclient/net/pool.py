@@ -20,6 +20,7 @@ from pyclient.core.manager import NotSent, Request, Use, earliest
 from pyclient.core.outages import Throttling
 from pyclient.core.silence import patience
 from pyclient.errors import AuthenticationError, DisconnectError, KafkaError
+from pyclient.metric_values import Total, Windows
 from pyclient.metrics import Metrics
 from pyclient.net.connection import Connection
 from pyclient.net.connector import Connector
@@ -140,6 +141,13 @@ class ConnectionPool:
     def awaiting(self) -> list[Connection]:
         """Those on which a response is awaited."""
         return [connection for connection in self._connections() if connection.in_flight]
+
+    def figures(self, node: int, connection: Connection) -> tuple[NodeConnections, tuple[Total, Windows, Windows]] | None:
+        """A node that answers, and what counts its requests; None if *connection* is not the one for Produce."""
+        found = self._nodes.get(node)
+        if found is None or found.connections.get(Use.PRODUCE) is not connection or found.silent_since is not None:
+            return None
+        return found, self._metrics.of(node)
 
     def give_up(self, node: int, use: Use) -> None:
         """Close the connection if something is in flight on it: another node is responsible."""

@@ -60,24 +60,29 @@ class RequestMetrics:
 
     def sent(self, node: int) -> None:
         """A request was written to *node*."""
-        (self._nodes.get(node) or self._of(node)).requests.add(1)
+        (self._nodes.get(node) or self._made_node(node)).requests.add(1)
 
     def answered(self, node: int, api: Api, now: float, latency: float, throttle: float) -> None:
         """A response of *node* came after *latency* seconds and throttles the client for *throttle* seconds."""
         milliseconds = latency * 1000
-        (self._nodes.get(node) or self._of(node)).latency.add(milliseconds, 1, milliseconds, now)
+        (self._nodes.get(node) or self._made_node(node)).latency.add(milliseconds, 1, milliseconds, now)
         if api in COUNT_AND_LATENCY:
-            own = self._apis.get(api) or self._made(api)
+            own = self._apis.get(api) or self._made_api(api)
             own.responses.add(1)
             own.latency.add(milliseconds, 1, milliseconds, now)
         elif api is Api.PRODUCE:
             self._throttle.add(throttle * 1000, 1, throttle * 1000, now)
 
-    def _of(self, node: int) -> _OfNode:
+    def of(self, node: int) -> tuple[Total, Windows, Windows]:
+        """Counts of requests to *node*, latencies of its answers, and throttle times of Produce, the last two in ms."""
+        own = self._nodes.get(node) or self._made_node(node)
+        return own.requests, own.latency, self._throttle
+
+    def _made_node(self, node: int) -> _OfNode:
         made = self._nodes[node] = _OfNode(self._metrics, node)
         return made
 
-    def _made(self, api: Api) -> _OfApi:
+    def _made_api(self, api: Api) -> _OfApi:
         """With its first response: a client reports no metrics of requests that it does not send."""
         count, latency = COUNT_AND_LATENCY[api]
         made = self._apis[api] = _OfApi(self._metrics.total(count), self._metrics.windows(latency))

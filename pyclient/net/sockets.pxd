@@ -1,4 +1,6 @@
-# What is there on a socket, and what comes soon after, in one call that holds no lock of the interpreter.
+# Calls of the system on sockets, without a lock of the interpreter.
+
+# What is there on a socket, and what comes soon after.
 cdef extern from *:
     """
     #ifdef _WIN32
@@ -37,3 +39,79 @@ cdef extern from *:
     #endif
     """
     Py_ssize_t receive "pyclient_receive"(int fd, char* at, Py_ssize_t room, int patience_ms, int limit_ms) noexcept nogil
+
+# A small request out and its answer in, on a socket that does not block; none of it holds a lock of the interpreter or runs Python.
+cdef extern from *:
+    """
+    #ifdef __linux__
+    #include <string.h>
+    #include <sys/epoll.h>
+    #include <sys/uio.h>
+    #include <unistd.h>
+
+    /* Bytes that the kernel took of *before*, *records* and *after*; 0 when it is full or the socket is broken, which the loop must see. */
+    static Py_ssize_t pyclient_send(int fd, char *before, Py_ssize_t before_size, char *records, Py_ssize_t records_size,
+                                    char *after, Py_ssize_t after_size)
+    {
+        struct iovec pieces[3] = {{before, (size_t)before_size}, {records, (size_t)records_size}, {after, (size_t)after_size}};
+        struct msghdr message = {0};
+        ssize_t taken;
+        message.msg_iov = pieces;
+        message.msg_iovlen = 3;
+        taken = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        return taken < 0 ? 0 : taken;
+    }
+
+    /* 1 when only *fd* is readable; 0 after *timeout_ms*, on a signal, when *bell* is readable and on a broken socket. */
+    static int pyclient_await(int fd, int bell, int timeout_ms)
+    {
+        struct pollfd wanted[2] = {{fd, POLLIN, 0}, {bell, POLLIN, 0}};
+        return poll(wanted, 2, timeout_ms) == 1 && wanted[0].revents == POLLIN;
+    }
+
+    /* What is there, without taking it; less than 1 at the end of the stream and on a broken socket. */
+    static Py_ssize_t pyclient_peek(int fd, char *at, Py_ssize_t room)
+    {
+        return recv(fd, at, (size_t)room, MSG_DONTWAIT | MSG_PEEK);
+    }
+
+    /* Take what `peek` has shown. */
+    static int pyclient_take(int fd, char *at, Py_ssize_t size)
+    {
+        return recv(fd, at, (size_t)size, MSG_DONTWAIT) == size;
+    }
+
+    /* Take the ring of a bell (an eventfd), if there is one. */
+    static void pyclient_hush(int bell)
+    {
+        unsigned long long rings;
+        if (read(bell, &rings, sizeof rings) < 0)
+            return;
+    }
+
+    /* Let *epoll* report bytes on *fd*, or not; 0 if it does not know *fd*. */
+    static int pyclient_watch(int epoll, int fd, int on)
+    {
+        struct epoll_event event;
+        memset(&event, 0, sizeof event);
+        event.events = on ? EPOLLIN : 0;
+        event.data.fd = fd;
+        return epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event) == 0;
+    }
+    #else /* no loop is lent */
+    static Py_ssize_t pyclient_send(int fd, char *before, Py_ssize_t before_size, char *records, Py_ssize_t records_size,
+                                    char *after, Py_ssize_t after_size) { return 0; }
+    static int pyclient_await(int fd, int bell, int timeout_ms) { return 0; }
+    static Py_ssize_t pyclient_peek(int fd, char *at, Py_ssize_t room) { return -1; }
+    static int pyclient_take(int fd, char *at, Py_ssize_t size) { return 0; }
+    static void pyclient_hush(int bell) {}
+    static int pyclient_watch(int epoll, int fd, int on) { return 0; }
+    #endif
+    """
+    Py_ssize_t send_pieces "pyclient_send"(int fd, char* before, Py_ssize_t before_size, char* records, Py_ssize_t records_size,
+                                           char* after, Py_ssize_t after_size) noexcept nogil
+    bint await_bytes "pyclient_await"(int fd, int bell, int timeout_ms) noexcept nogil
+    Py_ssize_t peek "pyclient_peek"(int fd, char* at, Py_ssize_t room) noexcept nogil
+    bint take "pyclient_take"(int fd, char* at, Py_ssize_t size) noexcept nogil
+    void hush "pyclient_hush"(int bell) noexcept nogil
+    bint watch "pyclient_watch"(int epoll, int fd, bint on) noexcept nogil

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -29,6 +30,7 @@ from pyclient.producer.callbacks import LoopObserver, ThreadObserver
 from pyclient.producer.routing import Router
 from pyclient.client.core import ClientCore
 from pyclient.client.in_place import InPlace
+from pyclient.producer.lone_lanes import LoneLanes
 from pyclient.producer.metrics import BatchMetrics
 from pyclient.producer.transactions import TransactionCalls
 from pyclient.runtime.environment import wall_ms
@@ -64,13 +66,14 @@ class ProducerCore(ClientCore):
         self._creation = TopicCreation()
         self._refused: deque[KafkaError] = deque()  # records of a bulk, in any thread; the transactions do not know yet
         self._lender: LoopLender | None = None
+        self._lanes: LoneLanes | None = None
         self._workers: Executor | None = None
         limits = SendingLimits(
             acks=config.acks, in_flight=config.max_in_flight_requests_per_connection, max_request_size=config.max_request_size,
             request_timeout=self.request_timeout, delivery_timeout=config.delivery_timeout_ms / 1000, linger=config.linger_ms / 1000, retries=config.retries,
             adaptive=config.partitioner_adaptive_partitioning_enable,
             availability_timeout=config.partitioner_availability_timeout_ms / 1000)
-        batch_metrics = BatchMetrics(self.metrics, self.clock)
+        batch_metrics = self._batch_metrics = BatchMetrics(self.metrics, self.clock)
         observer.on_failed = batch_metrics.failed
         self.transactions = self._make_transactions(config)
         if self.transactions is not None:
@@ -162,6 +165,10 @@ class ProducerCore(ClientCore):
             self.driver.on_lone = lender.sent_on
             self.driver.take_turn_here = lender.run
             observer.wait_in_place = lender.wait
+            if self.clock is time.monotonic:  # one in Python could be interrupted by a signal
+                self._lanes = LoneLanes(self, lender, portal.lending, self._batch_metrics)
+                self.driver.on_lone = self._lanes.sent_on
+                self.accumulator.on_ready = self._lanes.exchange.on_ready
 
     def on_cluster(self, cluster: Cluster) -> None:
         """Publish the topics' partitions to the threads and tasks that send."""
@@ -333,6 +340,8 @@ class ProducerCore(ClientCore):
         super().forked()
         if self._lender is not None:
             self._lender.forked()
+        if self._lanes is not None:
+            self._lanes.exchange.close()
         if self.send_path is not None:
             self.send_path.closed = True  # before it takes the lock, which a thread of the parent may have held at the fork
         self.observer.closed = self.closed

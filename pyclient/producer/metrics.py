@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pyclient.buffers.batch import Batch
+from pyclient.buffers.batch_figures import RequestFigures, TopicFigures
 from pyclient.core.sending.sender import BatchListener
 from pyclient.errors import KafkaError
 from pyclient.metrics import (
@@ -16,60 +17,40 @@ from pyclient.metrics import (
 from pyclient.records import TopicPartition
 
 
-class _OfTopic:
-    """The values of one topic."""
-
-    __slots__ = ("bytes", "compression", "stored")
-
-    def __init__(self, metrics: Metrics, topic: str) -> None:
-        self.bytes = metrics.total(RECORD_BYTES, topic)
-        self.stored = metrics.total(RECORDS_SENT, topic)
-        self.compression = metrics.windows(COMPRESSION, topic)
-
-
 class BatchMetrics(BatchListener):
     """Counts batches and their records for the metrics."""
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
         self._metrics = metrics
         self._clock = clock
-        self._batches = metrics.total(BATCHES)
-        self._records = metrics.windows(RECORDS_PER_REQUEST)
+        self.requests = RequestFigures(metrics.total(BATCHES), metrics.windows(RECORDS_PER_REQUEST))
         self._batch_size = metrics.windows(BATCH_SIZE)
         self._queue_time = metrics.windows(RECORD_QUEUE_TIME)
         self._record_size = metrics.windows(RECORD_SIZE)
-        self._topics: dict[str, _OfTopic] = {}
+        self._topics: dict[str, TopicFigures] = {}
+
+    def of(self, topic: str) -> TopicFigures:
+        """The figures of a topic."""
+        return self._topics.get(topic) or self._made(topic)
+
+    def _made(self, topic: str) -> TopicFigures:
+        made = self._topics[topic] = TopicFigures(
+            self._metrics.total(RECORDS_SENT, topic), self._metrics.total(RECORD_BYTES, topic), self._metrics.windows(COMPRESSION, topic),
+            self._batch_size, self._queue_time, self._record_size)
+        return made
 
     def sent(self, batches: list[Batch]) -> None:
         """As `BatchListener.sent`."""
         now = self._clock()
-        count = 0
         for batch in batches:
-            count += batch.count
-            self._sent(batch, now)
-        self._batches.add(len(batches))
-        self._records.add(count, 1, count, now)
-
-    def _sent(self, batch: Batch, now: float) -> None:
-        size, waited = batch.size, (now - batch.created) * 1000
-        self._batch_size.add(size, 1, size, now)
-        self._queue_time.add(waited, 1, waited, now)
-        self._record_size.add(batch.appended, batch.count, batch.largest, now)
-        topic = self._topics.get(batch.queue.topic) or self._of(batch.queue.topic)
-        topic.bytes.add(size)
-        ratio = len(batch.payload or b"") / batch.appended
-        topic.compression.add(ratio, 1, ratio, now)
-        if batch.attempts > 1:
-            self._metrics.add(RECORDS_RETRIED, batch.count, batch.queue.topic)
-
-    def _of(self, topic: str) -> _OfTopic:
-        made = self._topics[topic] = _OfTopic(self._metrics, topic)
-        return made
+            self.of(batch.queue.topic).sent(batch, now)
+            if batch.attempts > 1:
+                self._metrics.add(RECORDS_RETRIED, batch.count, batch.queue.topic)
+        self.requests.sent(len(batches), sum([batch.count for batch in batches]), now)
 
     def stored(self, batch: Batch) -> None:
         """As `BatchListener.stored`."""
-        topic = self._topics.get(batch.queue.topic) or self._of(batch.queue.topic)
-        topic.stored.add(batch.count)
+        self.of(batch.queue.topic).stored(batch.count)
 
     def split(self, batch: Batch) -> None:
         """As `BatchListener.split`."""

@@ -11,6 +11,7 @@ import contextlib
 import os
 import select
 import selectors
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -32,7 +33,14 @@ if sys.platform == "linux":
             self._lock.acquire()
             self.give_back = self._lock.release
             """After `borrow`: the loop may wake."""
-            self._wanted = False
+            self.acquire = self._lock.acquire
+            """As `borrow`, without `on_taken`, and without regard to `wanted`."""
+            self.wanted = False
+            """Whether the loop waits to wake."""
+            self.on_woken: Callable[[], object] = _ignore
+            """Called before the loop goes on."""
+            self.on_borrowed: Callable[[], object] = _ignore
+            """Called by `borrow`."""
             self._epoll = select.epoll.fromfd(os.dup(self.fileno()))
             self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             """Readable when the loop, or a signal, wants the lock back from a thread that waits."""
@@ -53,21 +61,30 @@ if sys.platform == "linux":
 
         def _take_back(self) -> None:
             if not self._lock.acquire(blocking=False) and not (self.patience and self._lock.acquire(timeout=self.patience)):
-                self._wanted = True  # first: a thread that borrows again and again would leave no gap
+                self.wanted = True  # first: a thread that borrows again and again would leave no gap
                 self.ring()
                 self._lock.acquire()
-                self._wanted = False
+                self.wanted = False
+            self.on_woken()
 
         @property
         def asleep(self) -> bool:
             """Whether `borrow` may succeed."""
-            return not self._wanted and not self._lock.locked()
+            return not self.wanted and not self._lock.locked()
 
         def borrow(self, wait: float = 0.0) -> bool:
             """Take the place of the loop's thread, once that sleeps, for which to wait so many seconds; then call
             `give_back`.
             """
-            return not self._wanted and (self._lock.acquire(timeout=wait) if wait else self._lock.acquire(blocking=False))
+            if self.wanted or not (self._lock.acquire(timeout=wait) if wait else self._lock.acquire(blocking=False)):
+                return False
+            self.on_borrowed()
+            return True
+
+        @property
+        def descriptor(self) -> int:
+            """Of the epoll that the loop sleeps on."""
+            return self._epoll.fileno()
 
         def ring(self) -> None:
             """Ask a thread that waits with the lock to give it back."""
@@ -78,6 +95,11 @@ if sys.platform == "linux":
             """The bell was heard."""
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self.bell)
+
+        def reads_only(self, sock: socket.socket) -> bool:
+            """Whether the loop waits for nothing but bytes on *sock*."""
+            key = self._fd_to_key.get(sock.fileno())  # type: ignore[attr-defined]
+            return key is not None and key.events == selectors.EVENT_READ
 
         def mute(self, fd: FileDescriptorLike) -> None:
             """A socket does not wake the loop: the thread that has the lock reads it."""
@@ -115,6 +137,10 @@ if sys.platform == "linux":
             """As `asyncio.AbstractEventLoop.call_at`."""
             self._lending.scheduled = True
             return super().call_at(when, callback, *args, context=context)
+
+
+def _ignore() -> None:
+    """Nobody has to know."""
 
 
 def lending_loop() -> tuple[asyncio.AbstractEventLoop, LendingSelector | None]:

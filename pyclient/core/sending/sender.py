@@ -16,6 +16,7 @@ import attrs
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.batch import Batch, BatchState
 from pyclient.buffers.queues import PartitionQueue
+from pyclient.codec.apis import VersionRange
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.manager import Lone, Ready, Request, Use, earliest
 from pyclient.core.metadata import Metadata
@@ -23,9 +24,9 @@ from pyclient.core.sending.adaptive_partitioning import AdaptivePartitioning
 from pyclient.core.sending.delivery_errors import expired, given_up, in_doubt, record_errors
 from pyclient.core.sending.leader_queues import LeaderQueues
 from pyclient.core.sending.produce_outcome import UNKNOWN, GiveUp, ProduceOutcome, Split, Stored, TryAgain
-from pyclient.core.sending.produce_request import BatchOutcomes, produce_request
+from pyclient.core.sending.produce_request import BY_NAME, BatchOutcomes, produce_request
 from pyclient.core.sending.producer_ids import IdSource
-from pyclient.core.sending.sequencing import PartitionSequence
+from pyclient.core.sending.sequencing import Leader, PartitionSequence
 from pyclient.core.sending.transactional_sequence import TransactionalSequence
 from pyclient.core.transactions.manager import Transactions
 from pyclient.errors import KafkaError
@@ -37,6 +38,21 @@ MOST_BATCHES: Final = 200
 A broker takes many milliseconds for each partition that it writes to for the first time, and handles one request after
 the other; five of them must end within request_timeout_ms, or all are sent again.
 """
+
+
+@attrs.frozen
+class Repetition:
+    """How the next lone batch of *queue* leaves as long as nothing else happens: as the last one did.
+
+    It takes the next sequence of *sequence*, goes to its leader, and may be in versions *versions* of Produce, which
+    name the topic by *topic_id* from v13 on.
+    """
+
+    queue: PartitionQueue
+    sequence: PartitionSequence
+    leader: Leader
+    topic_id: bytes | None
+    versions: VersionRange | None
 
 
 @attrs.frozen(kw_only=True)
@@ -108,6 +124,8 @@ class Sender:
         self._queues = LeaderQueues(accumulator, metadata)
         self._sequences: dict[PartitionQueue, PartitionSequence] = {}
         self._in_flight = 0  # batches
+        self.lone_queue: PartitionQueue | None = None
+        """The queue of the last lone request."""
         self._settling = False  # an async producer's callbacks may send while answers are handled
         self._oldest_open = limits.linger + OLDEST_OPEN * limits.delivery_timeout
         self._close_at = 0.0  # when to look for old open batches again
@@ -144,7 +162,26 @@ class Sender:
         request = self._drain(node, now) if node is not None and ready.free(node, Use.PRODUCE) else None
         if request is None:
             return None
+        self.lone_queue = queue
         return Lone(request, more=self._queues.waiting or now >= (self._closes_at() or now))
+
+    def repetition(self) -> Repetition | None:
+        """How the next batch of `lone_queue` leaves if nothing else happens meanwhile; None if not as the last one."""
+        queue = self.lone_queue
+        if queue is None or self._in_flight or self._transactions is not None or not self._queues.is_calm:
+            return None
+        sequence = self._sequence(queue)
+        leader, topic = sequence.leader, self._metadata.cluster.topics.get(queue.topic)
+        if leader is None or topic is None or not sequence.repeats or self._queues.leader(queue, leader.node) != leader:
+            return None
+        return Repetition(queue, sequence, leader, topic.id_bytes, BY_NAME if topic.id_bytes is None else None)
+
+    def adopt(self, sequence: PartitionSequence, batch: Batch) -> Request:
+        """A batch of `repetition` has left beside `poll` and `lone`: it is in flight, in this request."""
+        assert sequence.leader is not None
+        sequence.in_flight.append(batch)
+        self._in_flight += 1
+        return self._produce_request(sequence.leader.node, [batch])
 
     @property
     def sends_at_once(self) -> bool:
@@ -321,6 +358,9 @@ class Sender:
 
     def _request(self, node: int, batches: list[Batch]) -> Request:
         self._listener.sent(batches)
+        return self._produce_request(node, batches)
+
+    def _produce_request(self, node: int, batches: list[Batch]) -> Request:
         transactional_id, versions = (None, None) if self._transactions is None else (self._transactions.transactional_id, self._transactions.produce_versions)
         return produce_request(node, batches, self._metadata.cluster, acks=self._limits.acks, timeout=self._limits.request_timeout,
                                ended=self._ended, transactional_id=transactional_id, versions=versions)

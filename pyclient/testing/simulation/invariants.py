@@ -408,7 +408,7 @@ def pipelines_are_bounded(judge: Judge, link: Link) -> None:
 
 
 def _unanswered(link: Link) -> list[Any]:
-    return list(link.client_protocol._in_flight)  # only the client's connection knows
+    return list(link.client_protocol.requests)  # only the client's connection knows
 
 
 @holds("written", "M09")

@@ -40,7 +40,7 @@ def session_of(link: Link) -> Session:
 @holds("written", "M11")
 def a_login_is_alone(judge: Judge, link: Link) -> None:
     """During a login no other request is written or in flight on its connection."""
-    waiting = list(link.client_protocol._in_flight)
+    waiting = list(link.client_protocol.requests)
     now = judge.world.loop.time()
     if any(each.api in LOGIN for each in waiting) and len(waiting) > 1:
         raise breach(a_login_is_alone, f"{link!r} has {[each.api.title for each in waiting]} in flight during a login")
@@ -53,7 +53,7 @@ def a_login_is_alone(judge: Judge, link: Link) -> None:
 def a_session_is_renewed_in_time(judge: Judge, link: Link) -> None:
     """No request is written after the latest time of renewal; without a token, none after the session's end."""
     session, now = session_of(link), judge.world.loop.time()
-    newest = next(reversed(link.client_protocol._in_flight), None)
+    newest = next(reversed(link.client_protocol.requests), None)
     if newest is None or newest.sent_at != now or newest.api in LOGIN:
         return
     latest = _renewed_by(judge, session)

@@ -75,5 +75,5 @@ def test_a_caller_that_waits_no_longer_gets_one_outcome_and_the_response_stays_d
 
 def test_correlation_ids_wrap_to_0_after_the_largest_int32() -> None:
     requests = InFlightRequests("b1")
-    requests._correlation_id = MAX_CORRELATION_ID
+    requests.correlation_id = MAX_CORRELATION_ID
     assert requests.next_id() == 0

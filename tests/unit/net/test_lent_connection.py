@@ -201,7 +201,7 @@ def test_a_loop_that_wakes_gets_its_place_back_before_any_other_thread(request: 
     assert not selector.borrow()
     ran = threading.Event()
     portal.loop.call_soon_threadsafe(ran.set)
-    eventually(lambda: selector._wanted)
+    eventually(lambda: selector.wanted)
     assert not ran.is_set()
     selector.give_back()
     assert ran.wait(20)

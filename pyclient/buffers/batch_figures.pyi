@@ -1,0 +1,16 @@
+# The compiled module's types; tests/test_tidy.py compares the names with the source.
+from typing import final
+
+from pyclient.buffers.batch import Batch
+from pyclient.metric_values import Total, Windows
+
+@final
+class RequestFigures:
+    def __init__(self, batches: Total, records: Windows) -> None: ...
+    def sent(self, batches: int, records: int, now: float) -> None: ...
+
+@final
+class TopicFigures:
+    def __init__(self, stored: Total, sent_bytes: Total, compression: Windows, batch_size: Windows, queue_time: Windows, record_size: Windows) -> None: ...
+    def sent(self, batch: Batch, now: float) -> None: ...
+    def stored(self, records: int) -> None: ...

@@ -1,0 +1,279 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
+"""Repeats the exchange of a lone record in the thread that sends it, in compiled code and a dozen system calls' time.
+
+A service sends one record after the other to a partition, and nothing else happens: the next request differs from the
+last one in its correlation id, sequence and records, and the next answer in its offset. While the loop sleeps on, all
+that it owns is as the last exchange left it, so the decisions of that exchange hold: a `Lane` keeps them. What is
+unusual is left where it is, for the ways that know everything: an answer stays in the socket, a request that the
+kernel did not take whole, or whose answer the loop reads, is handed over by `on_taken` before anybody else acts.
+Rules: lanes are used and changed only with the loop's lock. The loop's waking ends them all. No step runs interpreted
+code, so no signal handler runs between two of them, and none needs to be deferred.
+"""
+import cython
+from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cython.cimports.libc.string import memcmp, memcpy
+from cython.cimports.pyclient.buffers.accumulator import Accumulator
+from cython.cimports.pyclient.buffers.batch import Batch
+from cython.cimports.pyclient.buffers.delivery import BatchResult
+from cython.cimports.pyclient.buffers.queues import PartitionQueue
+from cython.cimports.pyclient.codec.encode import put_int32
+from cython.cimports.pyclient.net.sockets import await_bytes, hush, peek, send_pieces, take, watch
+
+LARGEST = cython.declare(cython.Py_ssize_t, 1 << 16)  # bytes of records: checksummed and written without letting other threads in
+ROOM = cython.declare(cython.Py_ssize_t, 512)  # a usual answer is 53 to 300 bytes long, by the topic's name
+PAST_OFFSETS = cython.declare(cython.longlong, 2**63 - 2**31)  # as in `produce_outcome`
+LATEST_TIME = cython.declare(cython.longlong, 253_402_300_799_999)  # as in `pyclient.codec.produce`
+SEQUENCES = cython.declare(cython.longlong, 2**31)
+CORRELATION_ID_AT = cython.declare(cython.int, 4)  # in a request: behind API and version
+LONGEST_WAIT_MS = cython.declare(cython.int, 100)  # an answer that takes longer costs no more when the loop reads it
+
+
+@cython.cfunc
+@cython.exceptval(-2, check=False)
+def _int64(at: cython.p_char) -> cython.longlong:
+    value: cython.ulonglong = 0
+    byte: cython.int
+    for byte in range(8):
+        value = (value << 8) | cython.cast(cython.uchar, at[byte])
+    return cython.cast(cython.longlong, value)
+
+
+@cython.final
+@cython.cclass
+class Lane:
+    """How the next lone batch of one partition leaves, and what its answer looks like. Fields: lone_exchange.pxd.
+
+    *request* is what stands before the length of the records, without the frame's size, and behind the records.
+    *answer* is what stands between the correlation id and the batch's offset, and behind the log's start. *until* is
+    the end of the login's session; *expiry* the seconds of silence after which the broker may have forgotten the
+    producer. *figures* count the node's requests, latencies and throttles, all Produce requests, and the topic's
+    batches.
+    """
+
+    def __init__(self, connection, sequence, node, *, version, descriptor, stamp: tuple, until, expiry, request: tuple, answer: tuple, figures: tuple):
+        self.connection, self.sequence, self._node = connection, sequence, node
+        self._requests, self._reader, self._silence = connection.requests, connection.reader, connection.silence
+        self._in_flight = self._requests.requests
+        self.version = version
+        self._descriptor = descriptor
+        self._producer_id, self._epoch = stamp
+        self._session, self._expiry = until, expiry
+        self._before, self._after = request
+        self._answered, self._stored = answer
+        self._sent, self._latency, self._throttle, self._request, self._topic = figures
+        self._until = min(self._session, self.sequence.idle_since + self._expiry)
+
+    @cython.cfunc
+    def write(self, batch: Batch, now: cython.double) -> bytes:
+        """Number the batch and write its request; returns what the kernel did not take, None if it took all."""
+        self._number(batch)
+        header: bytes = batch.pieces()[0]
+        before: bytes = self._head(header, batch._at)
+        size: cython.Py_ssize_t = PyBytes_GET_SIZE(before) + batch._at + PyBytes_GET_SIZE(self._after)
+        start: cython.p_char = PyBytes_AS_STRING(before)
+        before_size: cython.Py_ssize_t = PyBytes_GET_SIZE(before)
+        records: cython.p_char = PyByteArray_AS_STRING(batch._buffer)
+        records_size: cython.Py_ssize_t = batch._at
+        after: cython.p_char = PyBytes_AS_STRING(self._after)
+        after_size: cython.Py_ssize_t = PyBytes_GET_SIZE(self._after)
+        taken: cython.Py_ssize_t
+        with cython.nogil:
+            taken = send_pieces(self._descriptor, start, before_size, records, records_size, after, after_size)
+        self.connection.bytes_out += size
+        self._sent.add(1)
+        self._topic.sent(batch, now)
+        self._request.sent(1, batch.count, now)
+        return None if taken == size else b"".join([before, batch.payload, self._after])[taken:]
+
+    @cython.cfunc
+    def _number(self, batch: Batch) -> object:
+        self._correlation_id = (cython.cast(cython.longlong, self._requests.correlation_id) + 1) & 0x7FFFFFFF
+        self._requests.correlation_id = self._correlation_id
+        if self._producer_id >= 0:
+            batch.producer_id, batch.epoch, batch.sequence = self._producer_id, self._epoch, self.sequence.next_sequence
+            self.sequence.next_sequence = (batch.sequence + cython.cast(cython.longlong, batch.count)) % SEQUENCES
+
+    @cython.cfunc
+    def _head(self, header: bytes, records: cython.Py_ssize_t) -> bytes:
+        """The frame up to the records, *header* included."""
+        fixed: cython.Py_ssize_t = PyBytes_GET_SIZE(self._before)
+        batch_size: cython.Py_ssize_t = PyBytes_GET_SIZE(header) + records
+        left: cython.Py_ssize_t = batch_size + 1  # a compact length counts itself
+        length: cython.Py_ssize_t = 1
+        while left >= 128:
+            left >>= 7
+            length += 1
+        head: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 + fixed + length + PyBytes_GET_SIZE(header))
+        at: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(head))
+        put_int32(at, fixed + length + batch_size + PyBytes_GET_SIZE(self._after))
+        memcpy(at + 4, PyBytes_AS_STRING(self._before), fixed)
+        put_int32(at + 4 + CORRELATION_ID_AT, self._correlation_id)
+        at += 4 + fixed
+        left = batch_size + 1
+        while left >= 128:
+            at[0] = (left & 127) | 128
+            left >>= 7
+            at += 1
+        at[0] = left
+        memcpy(at + 1, PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header))
+        return head
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def take_answer(self) -> cython.bint:
+        """Take the answer from the socket if it is whole and says that the batch is stored; else leave it there."""
+        at: cython.p_char = cython.cast(cython.p_char, self._answer)
+        answered: cython.Py_ssize_t = PyBytes_GET_SIZE(self._answered)
+        stored: cython.Py_ssize_t = PyBytes_GET_SIZE(self._stored)
+        size: cython.Py_ssize_t = 8 + answered + 24 + stored
+        if size >= ROOM or peek(self._descriptor, at, ROOM) != size:
+            return False
+        put_int32(cython.cast(cython.p_uchar, self._expected), size - 4)
+        put_int32(cython.cast(cython.p_uchar, self._expected) + 4, self._correlation_id)
+        if memcmp(at, self._expected, 8) or memcmp(at + 8, PyBytes_AS_STRING(self._answered), answered):
+            return False
+        if memcmp(at + 8 + answered + 24, PyBytes_AS_STRING(self._stored), stored):
+            return False
+        self.base_offset = _int64(at + 8 + answered)
+        self.append_time = _int64(at + 16 + answered)
+        if not 0 <= self.base_offset < PAST_OFFSETS or not -1 <= self.append_time <= LATEST_TIME:
+            return False
+        self._size = size
+        return take(self._descriptor, at, size)
+
+    @cython.cfunc
+    def count(self, now: cython.double, sent_at: cython.double, records: cython.int) -> object:
+        """Note what an answer changes; *records* are stored."""
+        latency: cython.double = (now - sent_at) * 1000
+        self._latency.add(latency, 1, latency, now)
+        self._throttle.add(0, 1, 0, now)
+        self._topic.stored(records)
+        self._until = min(self._session, now + self._expiry)
+        came: object = self._reader.bytes_in + self._size
+        self._reader.bytes_in = came
+        self._silence.heard_at, self._silence.bytes_in = now, came
+        self.sequence.idle_since = self.connection.idle_since = self._node.answered_at = now
+
+
+@cython.final
+@cython.cclass
+class LoneExchange:
+    """Sends lone records and reads their answers on known lanes.
+
+    *otherwise* does what `on_ready` cannot; *hand_over* gets the lane, the batch, the time when it was sent and what
+    of the request was not written. The fields are declared in lone_exchange.pxd.
+    """
+
+    def __init__(self, accumulator: Accumulator, selector, clock, metrics, *, otherwise, hand_over):
+        self._accumulator = accumulator
+        self._selector = selector
+        self._acquire, self._give_back = selector.acquire, selector.give_back
+        self._bell = selector.bell
+        self._epoll = selector.descriptor
+        self._clock = clock
+        self._metrics = metrics
+        self._otherwise = otherwise
+        self._hand_over = hand_over
+        self._lanes = {}
+
+    # ---- with the loop's lock ---------------------------------------------------------------------------------------
+
+    def put(self, queue: PartitionQueue, lane: Lane):
+        """The next lone batch of *queue* may take *lane*."""
+        self._lanes[queue] = lane
+
+    def remove(self, queue: PartitionQueue):
+        """Its batches go another way until `put`."""
+        self._lanes.pop(queue, None)
+
+    def __len__(self):
+        return len(self._lanes)
+
+    def clear(self):
+        """Something has happened that no lane knows of; returns the queues, each with its lane."""
+        ended = list(self._lanes.items())
+        self._lanes.clear()
+        return ended
+
+    def on_taken(self):
+        """The loop's lock was taken by others: they get the request that is in flight on a lane."""
+        batch: Batch = self._batch
+        lane: Lane = self._lane
+        rest: bytes = self._rest
+        if batch is not None:
+            self._batch = self._lane = self._rest = None
+            self._hand_over(lane, batch, self._sent_at, rest)
+
+    # ---- any thread -------------------------------------------------------------------------------------------------
+
+    def on_ready(self):
+        """A batch may leave: send it here if it is a lone one with a lane."""
+        if self._closed or not self._lanes or not self._send():
+            self._otherwise()
+
+    def wait(self, result: BatchResult, seconds: object) -> bool:
+        """Read the answer to the lone request of *result*, as long as nothing else is to be done; whether it is done.
+
+        Ends too after *seconds*, and on a signal, whose handler has not run yet.
+        """
+        if self._closed or not self._lanes or not self._acquire(False):
+            return False
+        try:
+            if self._batch is not None and self._batch.result is result and result._callback is None and self._rest is None:
+                self._read(self._lane, self._batch, -1 if seconds is None else seconds)
+        finally:
+            self._give_back()
+        return result._done
+
+    def close(self):
+        """Use no lane any more: the process is a forked child, whose parent owns the sockets."""
+        self._closed = True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _send(self) -> cython.bint:
+        """Send the only batch that may leave; False if it has no lane now."""
+        queue: PartitionQueue
+        if not self._acquire(False):
+            return False
+        try:
+            queue = None if self._batch is not None or self._selector.wanted else self._accumulator.lone_queue()
+            return queue is not None and self._send_on(self._lanes.get(queue), queue)
+        finally:
+            self._give_back()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _send_on(self, lane: Lane | None, queue: PartitionQueue) -> cython.bint:
+        batch: Batch
+        now: cython.double = self._clock()
+        if lane is None or now >= lane._until or len(lane._in_flight) or now >= self._metrics.next_mark:
+            return False
+        batch = self._accumulator.start_lone(queue, LARGEST)
+        if batch is None:
+            return False
+        self._batch, self._lane, self._sent_at = batch, lane, now
+        self._rest = lane.write(batch, now)
+        return self._rest is None  # else the next one to take the loop writes the rest
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _read(self, lane: Lane, batch: Batch, seconds: cython.double) -> cython.int:
+        """Wait for the answer, with the loop deaf to it meanwhile, and settle the batch if it is the usual one."""
+        timeout_ms: cython.int = LONGEST_WAIT_MS if not 0 <= seconds < LONGEST_WAIT_MS / 1000.0 else cython.cast(cython.int, seconds * 1000)
+        came: cython.bint
+        if not watch(self._epoll, lane._descriptor, False):
+            return 0
+        with cython.nogil:
+            came = await_bytes(lane._descriptor, self._bell, timeout_ms)
+        try:
+            if came and batch.result._callback is None and lane.take_answer():
+                self._batch = self._lane = None
+                lane.count(self._clock(), self._sent_at, batch.count)
+                self._accumulator.settle_lone(batch, lane.base_offset, lane.append_time)
+            elif not came:
+                hush(self._bell)
+        finally:
+            watch(self._epoll, lane._descriptor, True)
+        return 0

@@ -1,0 +1,332 @@
+"""Lone records that repeat the last exchange are stored as any others, whatever happens between send and answer."""
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyclient import Producer
+from pyclient.buffers.delivery import Delivery
+from pyclient.errors import KafkaTimeoutError
+from pyclient.net.in_flight import MAX_CORRELATION_ID
+from pyclient.net.lent_connection import LoopLender
+from pyclient.net.lone_exchange import LoneExchange
+from pyclient.testing import FakeCluster
+from pyclient.testing.fake.control import Cut, Delay, Drop, Fail, Throttle, Verdict
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
+LIMIT_S: Final = 60
+PARTITIONS: Final = 3
+
+
+@pytest.fixture
+def cluster(fake_cluster: FakeCluster) -> FakeCluster:
+    fake_cluster.create_topic("t", PARTITIONS)
+    return fake_cluster
+
+
+@pytest.fixture
+def producer(cluster: FakeCluster) -> Iterator[Producer]:
+    with made(cluster) as producer:
+        yield producer
+
+
+@pytest.fixture
+def generic_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One item for each answer that a thread read in place of the loop without a lane."""
+    found: list[int] = []
+    read = LoopLender._read
+
+    def noted(lender: LoopLender, *args: Any) -> None:
+        found.append(1)
+        read(lender, *args)
+
+    monkeypatch.setattr(LoopLender, "_read", noted)
+    return found
+
+
+def made(cluster: FakeCluster, **options: Any) -> Producer:
+    return Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0, retry_backoff_ms=1, reconnect_backoff_ms=1, **options)
+
+
+def exchange_of(producer: Producer) -> LoneExchange:
+    lanes = producer._core._lanes
+    assert lanes is not None
+    return lanes.exchange
+
+
+def on_a_lane(producer: Producer, partition: int = 0) -> int:
+    """Send records until the next one has a lane; returns how many."""
+    for count in range(1, 1000):
+        producer.send("t", b"first", partition=partition).result(LIMIT_S)
+        if len(exchange_of(producer)):
+            return count
+    raise AssertionError("no lane was made")
+
+
+def values(cluster: FakeCluster, partition: int = 0) -> list[bytes | None]:
+    return [record.value for record in cluster.records("t", partition)]
+
+
+# --- what is repeated ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"enable_idempotence": False, "acks": 1}, {"client_id": "é" * 100}], ids=str)
+def test_records_on_a_lane_are_stored_in_order_with_their_offsets(cluster: FakeCluster, generic_reads: list[int], options: dict[str, Any]) -> None:
+    with made(cluster, **options) as producer:
+        before = on_a_lane(producer)
+        generic_reads.clear()
+        offsets = [producer.send("t", b"%d" % number, partition=0).result(LIMIT_S).offset for number in range(200)]
+        assert len(generic_reads) < 100  # a busy loop takes some of them
+    assert offsets == list(range(before, before + 200))
+    assert values(cluster)[before:] == [b"%d" % number for number in range(200)]
+
+
+def test_correlation_ids_wrap_on_a_lane(cluster: FakeCluster, producer: Producer) -> None:
+    on_a_lane(producer)
+    connection = next(each for each in producer._core.connections._connections() if each.in_flight == 0 and each.socket is not None and "produce" in each.label)
+    connection.requests.correlation_id = MAX_CORRELATION_ID - 2
+    for number in range(6):
+        producer.send("t", b"%d" % number, partition=0).result(LIMIT_S)
+    assert connection.requests.correlation_id < 10
+    assert values(cluster)[-6:] == [b"%d" % number for number in range(6)]
+
+
+def test_a_record_on_a_lane_is_counted_as_any_other(cluster: FakeCluster) -> None:
+    def counted(*, lanes: bool) -> dict[str, float]:
+        with made(cluster) as producer:
+            if not lanes:
+                exchange_of(producer).close()
+            for _ in range(50):
+                producer.send("t", b"x" * 100, b"key", partition=0, timestamp=1).result(LIMIT_S)
+            found = producer.metrics()
+            return {name: value for name, value in found.items() if "-rate" not in name and not any(word in name for word in VARIABLE)}
+
+    assert counted(lanes=True) == counted(lanes=False)
+
+
+VARIABLE: Final = ("metadata-age", "latency", "queue-time", "throttle", "connection", "incoming", "outgoing", "request-total", "node=-")
+"""Times, and what depends on the requests that a client makes beside Produce."""
+
+
+# --- what is handed over ---------------------------------------------------------------------------------------------
+
+FAULTS: Final[dict[str, Verdict]] = {
+    "not the leader": Fail(6), "timed out": Fail(7), "lost before": Drop(), "lost after": Drop(applied=True), "cut": Cut(7), "throttled": Throttle(5),
+    "late": Delay(0.15),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_unusual_answer_is_handled_as_any_other(cluster: FakeCluster, producer: Producer, fault: str) -> None:
+    before = on_a_lane(producer)
+    for number in range(5):
+        with cluster.intercept(FAULTS[fault], "Produce", times=1):
+            assert producer.send("t", b"%d" % number, partition=0).result(LIMIT_S).offset == before + number
+        producer.send("t", b"+%d" % number, partition=1).result(LIMIT_S)
+    assert values(cluster)[before:] == [b"0", b"1", b"2", b"3", b"4"]
+    eventually(producer._core.sender.idle)
+
+
+def test_a_refused_record_raises_and_the_next_one_is_stored(cluster: FakeCluster, producer: Producer) -> None:
+    before = on_a_lane(producer)
+    with cluster.intercept(Fail(87), "Produce", times=1):  # INVALID_RECORD
+        error = producer.send("t", b"bad", partition=0).exception(LIMIT_S)
+    assert error is not None
+    assert producer.send("t", b"good", partition=0).result(LIMIT_S).offset == before
+    assert values(cluster)[before:] == [b"good"]
+
+
+def test_a_request_that_the_kernel_takes_in_part_is_written_whole(cluster: FakeCluster, producer: Producer) -> None:
+    large = random.Random(1).randbytes(60_000)
+    for _ in range(5):
+        on_a_lane(producer)
+        for sock in producer._core.connections._network._sockets:  # type: ignore[attr-defined]
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        delivery = producer.send("t", large, partition=0)
+        assert delivery.result(LIMIT_S).offset is not None
+    assert values(cluster).count(large) == 5
+
+
+def test_a_record_whose_answer_nobody_waits_for_is_acknowledged(producer: Producer) -> None:
+    on_a_lane(producer)
+    acknowledged = threading.Event()
+    producer.send("t", b"x", partition=0, on_delivery=lambda _: acknowledged.set())
+    assert acknowledged.wait(LIMIT_S)
+    on_a_lane(producer)
+    delivery = producer.send("t", b"y", partition=0)
+    eventually(delivery.done)
+
+
+def test_a_callback_that_is_added_during_the_wait_is_called(cluster: FakeCluster, producer: Producer) -> None:
+    on_a_lane(producer)
+    called = threading.Event()
+    with cluster.intercept(Delay(0.05), "Produce", times=1):
+        delivery = producer.send("t", b"x", partition=0)
+        other = threading.Thread(target=delivery.add_done_callback, args=[lambda _: called.set()])
+        other.start()
+        delivery.result(LIMIT_S)
+    other.join()
+    assert called.wait(LIMIT_S)
+
+
+def test_a_wait_on_a_lane_ends_in_time(cluster: FakeCluster, producer: Producer) -> None:
+    before = on_a_lane(producer)
+    cluster.pause(1)
+    delivery = producer.send("t", b"late", partition=0)
+    with pytest.raises(KafkaTimeoutError):
+        delivery.result(0.02)
+    cluster.resume(1)
+    assert delivery.result(LIMIT_S).offset == before
+
+
+def test_threads_that_send_to_one_partition_lose_and_repeat_nothing(cluster: FakeCluster, producer: Producer) -> None:
+    before = on_a_lane(producer)
+
+    def work(name: int) -> None:
+        for number in range(100):
+            producer.send("t", b"%d-%d" % (name, number), partition=0).result(LIMIT_S)
+
+    threads = [threading.Thread(target=work, args=[name]) for name in range(3)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(LIMIT_S)
+    found = values(cluster)[before:]
+    for name in range(3):
+        assert [value for value in found if value is not None and value.startswith(b"%d-" % name)] == [b"%d-%d" % (name, number) for number in range(100)]
+    assert len(found) == 300
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_leaves_the_parents_request_alone(cluster: FakeCluster, producer: Producer) -> None:
+    before = on_a_lane(producer)
+    with cluster.intercept(Delay(0.05), "Produce", times=1):
+        delivery = producer.send("t", b"x", partition=0)
+        child = os.fork()
+        if not child:
+            try:
+                delivery.result(0.01)
+            except BaseException:  # noqa: BLE001 the child only reports
+                os._exit(7)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert delivery.result(LIMIT_S).offset == before
+
+
+def test_real_signals_at_any_time_lose_and_repeat_nothing(cluster: FakeCluster, producer: Producer) -> None:
+    on_a_lane(producer)
+    ended = threading.Event()
+    chance = random.Random(5)
+
+    def strike() -> None:
+        while not ended.wait(chance.random() / 200):
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    class Interrupted(BaseException):
+        pass
+
+    def handle(*_: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    thread = threading.Thread(target=strike)
+    certain: list[bytes] = []
+    struck = 0
+    try:
+        thread.start()
+        for number in range(400):
+            try:
+                producer.send("t", b"%d" % number, partition=0).result(LIMIT_S)
+                certain.append(b"%d" % number)
+            except Interrupted:
+                struck += 1
+    finally:
+        while thread.is_alive():
+            with contextlib.suppress(Interrupted):
+                ended.set()
+                thread.join()
+        signal.signal(signal.SIGUSR1, before)
+    producer.flush(LIMIT_S)
+    found = [value for value in values(cluster) if value != b"first"]
+    assert len(found) == len(set(found))
+    assert [value for value in found if value in certain] == certain
+    assert struck
+    assert certain
+
+
+# --- all of it -------------------------------------------------------------------------------------------------------
+
+Step = tuple[str, int]
+STEPS: Final = st.lists(st.tuples(
+    st.sampled_from(["send", "send", "send", "send and go on", "callback", "large", "thread", "flush", "metrics", *FAULTS]),
+    st.integers(0, PARTITIONS - 1)), min_size=5, max_size=25)
+
+
+class Run:
+    """Does steps, and knows what must be stored."""
+
+    def __init__(self, cluster: FakeCluster, producer: Producer) -> None:
+        self.cluster = cluster
+        self.producer = producer
+        self.sent: list[tuple[int, bytes, Delivery]] = []
+        self.called: list[Delivery] = []
+
+    def send(self, partition: int, size: int = 1, on_delivery: Callable[[Delivery], object] | None = None) -> Delivery:
+        value = b"%d" % len(self.sent) * size
+        delivery = self.producer.send("t", value, partition=partition, on_delivery=on_delivery)
+        self.sent.append((partition, value, delivery))
+        return delivery
+
+    def do(self, what: str, partition: int) -> None:
+        match what:
+            case "send":
+                self.send(partition).result(LIMIT_S)
+            case "send and go on":
+                self.send(partition)
+            case "callback":
+                self.send(partition, on_delivery=self.called.append).result(LIMIT_S)
+            case "large":
+                self.send(partition, 50_000).result(LIMIT_S)
+            case "thread":
+                thread = threading.Thread(target=lambda: self.send(partition).result(LIMIT_S))
+                thread.start()
+                thread.join(LIMIT_S)
+            case "flush":
+                self.producer.flush(LIMIT_S)
+            case "metrics":
+                assert self.producer.metrics()["record-send-total{topic=t}"] <= len(self.sent)
+            case _:
+                with self.cluster.intercept(FAULTS[what], "Produce", times=1):
+                    self.send(partition).result(LIMIT_S)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(STEPS)
+def test_P21_every_record_is_stored_once_and_in_order_whatever_comes_between(steps: list[Step]) -> None:
+    with FakeCluster() as cluster:
+        cluster.create_topic("t", PARTITIONS)
+        with made(cluster) as producer:
+            run = Run(cluster, producer)
+            for what, partition in steps:
+                run.do("send", partition)
+                run.do("send", partition)
+                run.do(what, partition)
+            producer.flush(LIMIT_S)
+            for number in range(PARTITIONS):
+                mine = [(value, delivery) for partition, value, delivery in run.sent if partition == number]
+                assert values(cluster, number) == [value for value, _ in mine]
+                assert [delivery.result(0).offset for _, delivery in mine] == list(range(len(mine)))
+            eventually(lambda: len(run.called) == sum(what == "callback" for what, _ in steps))
+            assert producer.metrics()["record-send-total{topic=t}"] == len(run.sent)
