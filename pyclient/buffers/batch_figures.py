@@ -27,7 +27,7 @@ class RequestFigures:
 @cython.final
 @cython.cclass
 class TopicFigures:
-    """Of one topic's batches; sizes and times are shared by all topics. The fields are declared in batch_figures.pxd."""
+    """Of one topic's batches; sizes and times are shared by all topics. Fields: batch_figures.pxd."""
 
     def __init__(self, stored: Total, sent_bytes: Total, compression: Windows, batch_size: Windows, queue_time: Windows, record_size: Windows) -> None:
         self._stored = stored

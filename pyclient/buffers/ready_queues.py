@@ -77,7 +77,7 @@ class ReadyQueues:
 
     @cython.cfunc
     def only_open(self) -> Batch:
-        """The only batch that may leave, if it lingers and no other of its queue is unsettled; else None. Nothing changes."""
+        """The only batch that may leave, if it lingers and no other of its queue is unsettled; else None."""
         batch: Batch
         if self._listed or len(self._lingering) != 1:
             return None

@@ -151,7 +151,7 @@ def lone_request(version, client_id, topic, partition, *, acks, timeout_ms) -> t
 
 
 def lone_answer(version, topic, partition) -> tuple:
-    """The usual answer to `lone_request`: what is between correlation id and base offset, and behind the log's start."""
+    """The usual answer to `lone_request`: what is between its id and the base offset, and behind the log's start."""
     name = topic if version >= TOPIC_IDS_SINCE else _compact(topic.encode())
     return b"".join([TAGS_AND_ONE, name, bytes([ONE]), struct.pack(">ih", partition, 0)]), NOTHING_MORE + bytes(5)
 

@@ -140,7 +140,7 @@ if sys.platform == "linux":
 
 
 def _ignore() -> None:
-    """Nobody has to know."""
+    """The default of a call that nothing needs."""
 
 
 def lending_loop() -> tuple[asyncio.AbstractEventLoop, LendingSelector | None]:

@@ -159,7 +159,7 @@ def test_a_request_that_the_kernel_takes_in_part_is_written_whole(cluster: FakeC
     assert values(cluster).count(large) == 5
 
 
-def test_a_record_whose_answer_nobody_waits_for_is_acknowledged(producer: Producer) -> None:
+def test_a_record_is_acknowledged_without_a_wait_for_its_answer(producer: Producer) -> None:
     on_a_lane(producer)
     acknowledged = threading.Event()
     producer.send("t", b"x", partition=0, on_delivery=lambda _: acknowledged.set())
