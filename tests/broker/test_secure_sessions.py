@@ -80,7 +80,7 @@ class Watched:
 
         A renewal may be written later: it waits for the responses before it, which a busy broker sends late.
         """
-        newest, end = next(reversed(connection._in_flight), None), self.ends_at.get(connection)
+        newest, end = next(reversed(connection.requests), None), self.ends_at.get(connection)
         if newest is None or end is None or connection._clock() < end:
             return False
         return newest.sent_at < end or newest.api in (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
