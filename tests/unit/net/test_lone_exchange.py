@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import FrameType
 from typing import Any, Final
 
 import pytest
@@ -118,6 +119,26 @@ def test_a_record_on_a_lane_is_counted_as_any_other(cluster: FakeCluster) -> Non
 
 VARIABLE: Final = ("metadata-age", "latency", "queue-time", "throttle", "connection", "incoming", "outgoing", "request-total", "node=-")
 """Times, and what depends on the requests that a client makes beside Produce."""
+
+
+def test_no_step_on_a_lane_runs_interpreted_code_in_which_a_signal_could_be_raised(producer: Producer) -> None:
+    called: list[str] = []
+
+    def note(frame: FrameType, event: str, _arg: object) -> None:
+        if event == "call" and "pyclient" in frame.f_code.co_filename:
+            called.append(frame.f_code.co_name)
+
+    def found() -> bool:
+        called.clear()
+        on_a_lane(producer)
+        sys.setprofile(note)
+        try:
+            producer.send("t", b"x", partition=0).result(LIMIT_S)
+        finally:
+            sys.setprofile(None)
+        return called == ["check_wait", "on_callback_thread", "help", "wait"]  # before the exchange takes the loop's lock
+
+    eventually(found)  # a busy loop takes some records
 
 
 # --- what is handed over ---------------------------------------------------------------------------------------------
