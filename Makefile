@@ -16,7 +16,7 @@ unexport PYTHONPATH PYTHONHOME
 
 JUNIT := build/junit
 PYTEST := $(BIN)/pytest
-TWINS := tests/unit/test_partitioners.py tests/unit/test_plugins.py tests/unit/test_metrics.py tests/unit/producer/test_bulk_partitions.py tests/unit/buffers tests/test_layout.py::test_each_compiled_module_runs_as_what_was_asked_for
+TWINS := tests/unit/test_partitioners.py tests/unit/test_plugins.py tests/unit/producer/test_bulk_partitions.py tests/unit/buffers tests/test_layout.py::test_each_compiled_module_runs_as_what_was_asked_for
 JOBS := 2
 # Files run in the order of tests/levels.py, not in that of their numbers of tests.
 AT_ONCE = -n $(JOBS) --dist loadfile --no-loadscope-reorder

@@ -69,13 +69,16 @@ class TwinFinder:
 
 
 def twins() -> dict[str, Path]:
-    """The compiled modules outside codec, buffers and net: those use C memory and system calls, and have no twin."""
+    """The compiled modules that have a twin in Python: not codec, buffers and net, which use C memory and system calls,
+    nor a module whose fields others know by its .pxd.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     modules = project["tool"]["setuptools"].get("ext-modules", [])
     return {
         module["name"]: ROOT / module["sources"][0]
         for module in modules
         if not module["name"].startswith(("pyclient.codec", "pyclient.buffers", "pyclient.net"))
+        and not (ROOT / module["sources"][0]).with_suffix(".pxd").exists()
     }
 
 
