@@ -55,7 +55,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     # chance
     "tests/fuzz": "thousands of damaged inputs",
     "tests/threads": "threads that change places by a seed",
-    "tests/simulation/test_exactly_once_seeds.py": "20 seeds of chains",
+    "tests/simulation/test_exactly_once_seeds.py": "10 seeds of chains",
     "tests/simulation/test_seeds.py": "150 seeds of the whole client",
     "tests/simulation/test_broken_logins.py": "logins that break at every byte",
     "tests/simulation/test_errors_in_peace.py": "every error of every request",

@@ -23,7 +23,7 @@ from pyclient.testing.fake.control import Fail
 from pyclient.testing.simulation.faults import FOR_SERVICES, HANGS
 from pyclient.testing.simulation.world import World
 
-SEEDS: Final = range(1, int(os.environ.get("PYCLIENT_SIMULATION_ADMIN_SEEDS", "12")) + 1)
+SEEDS: Final = range(1, int(os.environ.get("PYCLIENT_SIMULATION_ADMIN_SEEDS", "6")) + 1)
 OPERATIONS: Final = 30
 FAULTS: Final = 25
 SPAN_S: Final = 60.0

@@ -11,7 +11,7 @@ from pyclient.testing.simulation.sweep import Summary, sweep
 
 pytestmark = pytest.mark.timeout(3600)
 
-SEEDS = range(1, int(os.environ.get("PYCLIENT_EXACTLY_ONCE_SEEDS", "20")) + 1)
+SEEDS = range(1, int(os.environ.get("PYCLIENT_EXACTLY_ONCE_SEEDS", "10")) + 1)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from pyclient.testing import FakeCluster
 from tests.threads.edges import Coin, put_edges
 from tests.threads.team import assert_none_left
 
-SEEDS: Final = os.environ.get("PYCLIENT_THREADS_SEEDS", "0:6")
+SEEDS: Final = os.environ.get("PYCLIENT_THREADS_SEEDS", "0:4")
 SWITCH_S: Final = 1e-6
 
 

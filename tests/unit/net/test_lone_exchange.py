@@ -350,7 +350,7 @@ class Run:
                     self.send(partition).result(LIMIT_S)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(STEPS)
 def test_P21_every_record_is_stored_once_and_in_order_whatever_comes_between(steps: list[Step]) -> None:
     with FakeCluster() as cluster:
