@@ -142,7 +142,7 @@ class Accumulator:
         finally:  # also without memory for another batch: only this call can seal what it detached
             if full is not None:
                 self._seal_all(full)
-        if full is None and opened:
+        if full is None and (opened or self._unannounced):
             self._notify_loop()
         if opened and self.on_new_batch is not None:
             self.on_new_batch(queue.topic, queue.partition)
@@ -172,7 +172,7 @@ class Accumulator:
                 rows.reject(error)
             if full is not None:
                 self._seal_all([full])
-            elif opened:
+            elif opened or self._unannounced:
                 self._notify_loop()
             if self.on_new_batch is not None:
                 for queue in opened:
@@ -263,7 +263,9 @@ class Accumulator:
     @cython.cfunc
     def _notify_loop(self) -> object:
         if self._ready.changed:
+            self._unannounced = True  # and it stays so if Ctrl-C ends the call: the next record announces what is ready
             self.on_ready()
+            self._unannounced = False
 
     # ---- the loop ---------------------------------------------------------------------------------------------------
 

@@ -91,15 +91,15 @@ class Driver:
     def _schedule(self) -> None:
         if self._scheduled or self._closed or self._loop is None:
             return
-        self._scheduled = True
-        schedule = self._loop.call_soon if runs_here(self._loop) else self._loop.call_soon_threadsafe
         try:
+            self._scheduled = True
+            schedule = self._loop.call_soon if runs_here(self._loop) else self._loop.call_soon_threadsafe
             schedule(self._turn)
-        except RuntimeError:
-            _log.debug("woken after the loop was closed")
-        except BaseException:  # Ctrl-C in a user's thread: the turn may not be scheduled
+        except BaseException as error:  # Ctrl-C, or the end of the stack, in a user's thread: the turn may not be scheduled
             self._scheduled = False
-            raise
+            if type(error) is not RuntimeError:  # a RecursionError is one too
+                raise
+            _log.debug("woken after the loop was closed")
 
     # ---- the turn ---------------------------------------------------------------------------------------------------
 

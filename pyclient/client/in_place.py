@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import select
-import sys
 import time
 from collections.abc import Callable
 from typing import Final
@@ -21,8 +20,6 @@ from pyclient.net.pool import ConnectionPool
 
 PATIENCE: Final = 0.02
 """Seconds for which the loop waits for the end of a call before it takes it over: that takes longer than most calls."""
-DEPTH: Final = 200
-"""Calls that must fit into the caller's stack: the client's own thread has all of one."""
 
 
 class InPlace:
@@ -36,7 +33,7 @@ class InPlace:
 
     def run(self, function: Callable[[], object]) -> bool:
         """Call *function*, which does not wait; False if it was not called, because the loop does not sleep."""
-        return _has_stack() and self._lender.run(lambda: self._as_loop(function), PATIENCE)
+        return self._lender.run(lambda: self._as_loop(function), PATIENCE)
 
     @property
     def signalled(self) -> bool:
@@ -137,15 +134,6 @@ class Answers:
             self._poll.unregister(descriptor)
             self._selector.unmute(descriptor)
         self._muted.clear()
-
-
-def _has_stack() -> bool:
-    """Whether the caller is not so deep in its stack that a RecursionError would leave the client half changed."""
-    try:
-        sys._getframe(max(0, sys.getrecursionlimit() - DEPTH))
-    except ValueError:
-        return True
-    return False
 
 
 def _nothing() -> None:

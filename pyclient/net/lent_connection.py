@@ -10,6 +10,7 @@ import asyncio
 import functools
 import logging
 import select
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -22,6 +23,8 @@ from pyclient.runtime.loop_lending import LendingSelector
 _log = logging.getLogger(__name__)
 LONGEST_WAIT: Final = 0.1
 """Seconds. An answer that takes longer costs no more when the loop reads it."""
+DEPTH: Final = 200
+"""Calls that must fit into the caller's stack: the client's own thread has all of one."""
 
 
 class Awaited(Protocol):
@@ -56,8 +59,10 @@ class LoopLender:
                 self._poll.register(connection.socket, select.POLLIN)
 
     def run(self, work: Callable[[], object], wait: float = 0.0) -> bool:
-        """Run *work* in place of the loop's thread; False unless that sleeps, or begins to within *wait* seconds."""
-        if not wait and not self.selector.asleep:
+        """Run *work* in place of the loop's thread; False unless that sleeps, or begins to within *wait* seconds, and
+        the caller has enough of a stack.
+        """
+        if (not wait and not self.selector.asleep) or not _has_stack():
             return False
         held = self._signals.hold()
         try:
@@ -142,6 +147,15 @@ def read_once(connection: Connection) -> bool:
         _log.exception("a defect in the client: a response could not be handled; closing the connection")
         connection.close(KafkaError(f"a response could not be handled: {error!r}"))
     return True
+
+
+def _has_stack() -> bool:
+    """Whether the caller is not so deep in its stack that a RecursionError would leave the client half changed."""
+    try:
+        sys._getframe(max(0, sys.getrecursionlimit() - DEPTH))
+    except ValueError:
+        return True
+    return False
 
 
 def _nothing() -> None:

@@ -12,6 +12,7 @@ code, so no signal handler runs between two of them, and none needs to be deferr
 import cython
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cython.cimports.libc.math import INFINITY
 from cython.cimports.libc.string import memcmp, memcpy
 from cython.cimports.pyclient.buffers.accumulator import Accumulator
 from cython.cimports.pyclient.buffers.batch import Batch
@@ -217,11 +218,11 @@ class LoneExchange:
 
         Ends too after *seconds*, and on a signal, whose handler has not run yet.
         """
-        if self._closed or not self._lanes or not self._acquire(False):
+        if self._closed or not self._lanes or self._selector.wanted or not self._acquire(False):
             return False
         try:
             if self._batch is not None and self._batch.result is result and result._callback is None and self._rest is None:
-                self._read(self._lane, self._batch, -1 if seconds is None else seconds)
+                self._read(self._lane, self._batch, INFINITY if seconds is None else seconds)
         finally:
             self._give_back()
         return result._done
@@ -261,7 +262,7 @@ class LoneExchange:
     @cython.exceptval(-1, check=False)
     def _read(self, lane: Lane, batch: Batch, seconds: cython.double) -> cython.int:
         """Wait for the answer, with the loop deaf to it meanwhile, and settle the batch if it is the usual one."""
-        timeout_ms: cython.int = LONGEST_WAIT_MS if not 0 <= seconds < LONGEST_WAIT_MS / 1000.0 else cython.cast(cython.int, seconds * 1000)
+        timeout_ms: cython.int = 0 if not seconds > 0 else cython.cast(cython.int, min(seconds * 1000, LONGEST_WAIT_MS))
         came: cython.bint
         if not watch(self._epoll, lane._descriptor, False):
             return 0
@@ -270,8 +271,8 @@ class LoneExchange:
         try:
             if came and batch.result._callback is None and lane.take_answer():
                 self._batch = self._lane = None
-                lane.count(self._clock(), self._sent_at, batch.count)
                 self._accumulator.settle_lone(batch, lane.base_offset, lane.append_time)
+                lane.count(self._clock(), self._sent_at, batch.count)
             elif not came:
                 hush(self._bell)
         finally:

@@ -13,8 +13,10 @@ from pyclient.buffers.batch import Batch
 from pyclient.codec.apis import Api
 from pyclient.codec.compression import Compression
 from pyclient.codec.produce import TOPIC_IDS_SINCE, lone_answer, lone_request
+from pyclient.core.manager import Request, Unknown
 from pyclient.core.sending.sender import Repetition
 from pyclient.core.sending.sequencing import PRODUCER_EXPIRATION
+from pyclient.errors import KafkaError
 from pyclient.net.connection import Connection
 from pyclient.net.lent_connection import LoopLender
 from pyclient.net.lone_exchange import Lane, LoneExchange
@@ -86,9 +88,14 @@ class LoneLanes:
 
     def _hand_over(self, lane: Lane, batch: Batch, sent_at: float, rest: bytes | None) -> None:
         """The request is in flight as if the sender and the driver had written it."""
+        request: Request | None = None
         try:
             request = self._core.sender.adopt(lane.sequence, batch)
             lane.connection.adopt(request, lane.version, sent_at, rest)
             self._core.metadata.want(batch.queue.topic, sent_at)
-        except Exception:  # noqa: BLE001 the loop must go on; the connection is closed, so that the request gets an outcome
-            _log.exception("a defect in the client: a lone request could not be handed over")
+        except Exception as error:  # noqa: BLE001 the loop must go on, and the request needs an outcome
+            _log.exception("a defect in the client: a lone request could not be handed over; closing the connection")
+            cause = KafkaError(f"a lone request could not be handed over: {error!r}")
+            lane.connection.close(cause)
+            if request is not None and not lane.connection.in_flight:
+                request.done(self._core.clock(), Unknown(cause))

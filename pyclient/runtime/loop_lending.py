@@ -78,7 +78,11 @@ if sys.platform == "linux":
             """
             if self.wanted or not (self._lock.acquire(timeout=wait) if wait else self._lock.acquire(blocking=False)):
                 return False
-            self.on_borrowed()
+            try:
+                self.on_borrowed()
+            except BaseException:  # the caller cannot give back what it was not given
+                self._lock.release()
+                raise
             return True
 
         @property

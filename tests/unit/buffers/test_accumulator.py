@@ -900,3 +900,21 @@ def test_ctrl_c_while_one_batch_is_sealed_leaves_no_other_unsealed() -> None:
     with pytest.raises(KeyboardInterrupt):
         buffers.append(queues, -1, -1, None, b"x" * 3000, None)  # full there, and full where the turn goes
     assert [batch.state for queue in queues.queues for batch in queue.waiting] == [BatchState.SEALED, BatchState.SEALED]
+
+
+def test_a_record_announces_a_batch_whose_wake_up_ctrl_c_has_ended() -> None:
+    clock = Clock()
+    buffers = accumulator(clock, linger=LINGER)
+    loop = Loop(buffers, clock)
+
+    def struck() -> None:
+        raise KeyboardInterrupt
+
+    buffers.on_ready = struck
+    with pytest.raises(KeyboardInterrupt):
+        put(buffers)
+    buffers.on_ready = loop._wake
+    put(buffers)  # into the same batch
+    assert loop.wakes == 1
+    put(buffers)
+    assert loop.wakes == 1

@@ -125,6 +125,26 @@ def test_a_wake_up_from_another_thread_causes_a_turn() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, RecursionError])
+def test_an_interrupt_anywhere_in_a_wake_up_leaves_the_next_one_to_schedule_a_turn(
+        monkeypatch: pytest.MonkeyPatch, interrupt: type[BaseException]) -> None:
+    async def test() -> None:
+        async with driven() as here:
+            before = await here.quiet()
+
+            def struck(_loop: object) -> bool:
+                raise interrupt
+
+            with monkeypatch.context() as patch:
+                patch.setattr("pyclient.client.driver.runs_here", struck)
+                with pytest.raises(interrupt):
+                    here.driver.wake_from_anywhere()
+            here.driver.wake_from_anywhere()
+            await until(lambda: here.driver.turns == before + 1)
+
+    run(test())
+
+
 # --- lone records ----------------------------------------------------------------------------------------------------
 
 

@@ -271,7 +271,7 @@ def test_a_thread_that_is_deep_in_its_stack_lets_the_loop_act(cluster: FakeClust
         act(self, function)
 
     monkeypatch.setattr(in_place.InPlace, "_as_loop", acts)
-    deeply(sys.getrecursionlimit() - in_place.DEPTH)
+    deeply(sys.getrecursionlimit() - lent_connection.DEPTH)
     assert not began
     assert committed(cluster) == [b"first", b"deep"]
 

@@ -208,6 +208,22 @@ def test_a_loop_that_wakes_gets_its_place_back_before_any_other_thread(request: 
     selector.answer()
 
 
+def test_a_loop_is_not_lent_when_what_it_has_to_know_of_that_raises(request: pytest.FixtureRequest) -> None:
+    portal = Portal("test", lends=True)
+    request.addfinalizer(portal.stop)
+    selector = portal.lending
+    assert selector is not None
+
+    def struck() -> None:
+        raise RecursionError
+
+    eventually(lambda: selector.asleep)
+    selector.on_borrowed = struck
+    with pytest.raises(RecursionError):
+        selector.borrow()
+    assert portal.run(lambda: 7) == 7
+
+
 # --- signals ---------------------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from pyclient import Producer
 from pyclient.buffers.delivery import Delivery
-from pyclient.errors import KafkaTimeoutError
+from pyclient.errors import DeliveryError, KafkaTimeoutError
 from pyclient.net.in_flight import MAX_CORRELATION_ID
 from pyclient.net.lent_connection import LoopLender
 from pyclient.net.lone_exchange import LoneExchange
@@ -210,6 +210,36 @@ def test_a_wait_on_a_lane_ends_in_time(cluster: FakeCluster, producer: Producer)
         delivery.result(0.02)
     cluster.resume(1)
     assert delivery.result(LIMIT_S).offset == before
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, float("nan")])
+def test_a_wait_whose_time_is_over_does_not_wait(cluster: FakeCluster, producer: Producer, seconds: float) -> None:
+    on_a_lane(producer)
+    cluster.pause(1)
+    delivery = producer.send("t", b"late", partition=0)
+    with pytest.raises((KafkaTimeoutError, ValueError)):  # Python's locks refuse what is no number
+        delivery.result(seconds)
+    cluster.resume(1)
+    delivery.result(LIMIT_S)
+
+
+def test_a_request_that_cannot_be_handed_over_gets_an_outcome(
+        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, cluster: FakeCluster, producer: Producer) -> None:
+    on_a_lane(producer)
+
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    cluster.pause(1)
+    delivery = producer.send("t", b"x", partition=0)
+    with monkeypatch.context() as patch:
+        patch.setattr("pyclient.net.connection.Connection.adopt", full)
+        with pytest.raises((DeliveryError, KafkaTimeoutError)):
+            producer.flush(1)
+    cluster.resume(1)
+    assert "could not be handed over" in str(delivery.exception(LIMIT_S))
+    assert "could not be handed over" in caplog.text
+    producer.send("t", b"next", partition=1).result(LIMIT_S)
 
 
 def test_threads_that_send_to_one_partition_lose_and_repeat_nothing(cluster: FakeCluster, producer: Producer) -> None:
