@@ -238,7 +238,7 @@ def test_C13_a_failed_partition_that_is_fetched_before_its_rest_is_over_is_a_bre
     tp = TopicPartition(*WHERE)
     position = SimpleNamespace(generation=1)
     judge.facts.fetchers["reader"] = SimpleNamespace(under_way=[tp], positions={tp: position})
-    link = SimpleNamespace(client="reader", client_protocol=SimpleNamespace(_in_flight=[]), silent=(0.0, 0.0))
+    link = SimpleNamespace(client="reader", client_protocol=SimpleNamespace(requests=[]), silent=(0.0, 0.0))
     now = judge.world.loop.time()
     judge.facts.rests["reader"][tp] = 1, now
     judge.after("written", link)

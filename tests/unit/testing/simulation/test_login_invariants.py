@@ -39,7 +39,7 @@ def link(judge: Judge, *apis: Api, state: State = State.READY, lives: tuple[floa
     session = Session(judge.world.kafka)
     session._phase = Phase.LOGGED_IN
     session.granted_at, session.ends_at = lives or (None, None)
-    protocol = SimpleNamespace(_in_flight=[SimpleNamespace(api=api, sent_at=judge.world.loop.time()) for api in apis], state=state, _cause=cause)
+    protocol = SimpleNamespace(requests=[SimpleNamespace(api=api, sent_at=judge.world.loop.time()) for api in apis], state=state, _cause=cause)
     return SimpleNamespace(client_protocol=protocol, served=SimpleNamespace(session=session))
 
 
