@@ -7,8 +7,9 @@ A program is that of `avro_columns`, and each node has the addresses of its Arro
 """
 import cython
 from cython.cimports.cpython.mem import PyMem_RawCalloc, PyMem_RawFree, PyMem_RawRealloc
-from cython.cimports.libc.stdint import int32_t, int64_t, uint64_t, uintptr_t
+from cython.cimports.libc.stdint import int32_t, int64_t, uintptr_t
 from cython.cimports.libc.string import memcpy
+from cython.cimports.pyclient.codec.varints import put_uvarint, zigzag
 from cython.cimports.pyclient.codec.avro_kinds import (
     ARRAY, BOOLEAN, BYTES, DECIMAL, DECIMAL_FIXED, ENUM, INT, LONG, MAP, NULLS, RECORD, STRING, TIME_INT, TIME_LONG, UUID, is_uuid)
 
@@ -58,15 +59,9 @@ def grow(target: cython.pointer(_Output), more: int64_t) -> cython.bint:
 @cython.nogil
 @cython.exceptval(check=False)
 def write_long(target: cython.pointer(_Output), number: int64_t) -> cython.void:
-    left: uint64_t = (cython.cast(uint64_t, number) << 1) ^ cython.cast(uint64_t, number >> 63)
     if not grow(target, 10):
         return
-    while left > 0x7F:
-        target.data[target.used] = cython.cast(cython.uchar, left & 0x7F | 0x80)
-        target.used += 1
-        left >>= 7
-    target.data[target.used] = cython.cast(cython.uchar, left)
-    target.used += 1
+    target.used = put_uvarint(target.data + target.used, zigzag(number)) - target.data
 
 
 @cython.cfunc

@@ -9,8 +9,9 @@ import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython.cimports.cpython.mem import PyMem_Free, PyMem_Realloc
 from cython.cimports.libc.math import isfinite
-from cython.cimports.libc.stdint import int64_t, uint64_t
+from cython.cimports.libc.stdint import int64_t
 from cython.cimports.libc.string import memcpy
+from cython.cimports.pyclient.codec.varints import put_uvarint, zigzag
 from cython.cimports.pyclient.codec.avro_kinds import (
     ARRAY, BOOLEAN, BYTES, DOUBLE, ENUM, FIXED, FLOAT, INT, LONG, MAP, NULLS, RECORD, STRING, UNION)
 
@@ -53,14 +54,8 @@ def write_raw(target: cython.pointer(_Output), data: cython.p_const_char, size: 
 @cython.cfunc
 @cython.exceptval(-1)
 def write_long(target: cython.pointer(_Output), number: int64_t) -> cython.int:
-    left: uint64_t = (cython.cast(uint64_t, number) << 1) ^ cython.cast(uint64_t, number >> 63)
     grow(target, 10)
-    while left > 0x7F:
-        target.data[target.used] = cython.cast(cython.uchar, left & 0x7F | 0x80)
-        target.used += 1
-        left >>= 7
-    target.data[target.used] = cython.cast(cython.uchar, left)
-    target.used += 1
+    target.used = put_uvarint(target.data + target.used, zigzag(number)) - target.data
     return 0
 
 

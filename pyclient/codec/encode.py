@@ -13,6 +13,7 @@ from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
 from cython.cimports.libc.stdint import int64_t, uint8_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memcpy
 from cython.cimports.pyclient.codec.crc import combine_crcs
+from cython.cimports.pyclient.codec.varints import put_uvarint, uvarint_size, zigzag
 
 from crc32c import crc32c
 
@@ -45,12 +46,7 @@ NO_LEADER_EPOCH = -1
 @cython.exceptval(check=False)
 def varint_size(value: int64_t) -> cython.Py_ssize_t:
     """Bytes that `put_varint` writes: one for every seven bits of the zig-zag number."""
-    rest: uint64_t = (cython.cast(uint64_t, value) << 1) ^ cython.cast(uint64_t, value >> 63)
-    size: cython.Py_ssize_t = 1
-    while rest >= 0x80:
-        rest >>= 7
-        size += 1
-    return size
+    return uvarint_size(zigzag(value))
 
 
 @cython.cfunc
@@ -58,13 +54,7 @@ def varint_size(value: int64_t) -> cython.Py_ssize_t:
 @cython.exceptval(check=False)
 def put_varint(at: cython.p_uchar, value: int64_t) -> cython.p_uchar:
     """Write a zig-zag varint; return its end."""
-    rest: uint64_t = (cython.cast(uint64_t, value) << 1) ^ cython.cast(uint64_t, value >> 63)
-    while rest >= 0x80:
-        at[0] = cython.cast(uint8_t, rest | 0x80)
-        rest >>= 7
-        at += 1
-    at[0] = cython.cast(uint8_t, rest)
-    return at + 1
+    return put_uvarint(at, zigzag(value))
 
 
 @cython.cfunc

@@ -8,6 +8,7 @@ from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringA
 from cython.cimports.cpython.mem import PyMem_Free, PyMem_Realloc
 from cython.cimports.libc.stdint import int64_t, uint64_t
 from cython.cimports.libc.string import memcpy
+from cython.cimports.pyclient.codec.varints import put_uvarint
 from cython.cimports.pyclient.codec.entities import (
     BOOL, BYTES, DATETIME, ENTITY, ERROR_CODE, FLOAT64, INT8, INT16, INT32, INT64, RECORDS, STRING, TIMEDELTA_32, TIMEDELTA_64, UINT8, UINT16,
     UINT32, UINT64, UUID_, Field, Schema, schema_of)
@@ -98,12 +99,7 @@ class Writer:
     @cython.exceptval(-1, check=False)
     def uvarint(self, number: uint64_t) -> cython.int:
         self.more(10)
-        while number > 0x7F:
-            self.data[self.size] = cython.cast(cython.uchar, number | 0x80)
-            self.size += 1
-            number >>= 7
-        self.data[self.size] = cython.cast(cython.uchar, number)
-        self.size += 1
+        self.size = put_uvarint(self.data + self.size, number) - self.data
         return 0
 
     @cython.cfunc

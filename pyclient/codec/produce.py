@@ -25,7 +25,7 @@ ONE = 2
 NOTHING_MORE = b"\1\0\0\0"
 """No record errors, no text, no tags of the partition and the topic."""
 NOT_THROTTLED = timedelta(0)
-LATEST = cython.declare(cython.longlong, 253_402_300_799_999)
+LATEST = 253_402_300_799_999
 """ms: the end of the year 9999, the last time that Python can name."""
 _PRODUCE = cython.declare(cython.int, int(Api.PRODUCE))
 

@@ -10,6 +10,7 @@ TAGS_AND_ONE: Final[bytes]
 ONE: Final[int]
 NOTHING_MORE: Final[bytes]
 NOT_THROTTLED: Final[timedelta]
+LATEST: Final[int]
 
 class StoredResponse(NamedTuple):
     topic: str | bytes

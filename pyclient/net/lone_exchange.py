@@ -19,13 +19,18 @@ from cython.cimports.pyclient.buffers.batch import Batch
 from cython.cimports.pyclient.buffers.delivery import BatchResult
 from cython.cimports.pyclient.buffers.queues import PartitionQueue
 from cython.cimports.pyclient.codec.encode import put_int32
+from cython.cimports.pyclient.codec.varints import put_uvarint, uvarint_size
 from cython.cimports.pyclient.net.sockets import await_bytes, hush, peek, send_pieces, take, watch
+
+from pyclient.codec.produce import LATEST
+from pyclient.core.sending.produce_outcome import PAST_OFFSETS
+from pyclient.core.sending.sequencing import SEQUENCES
 
 LARGEST = cython.declare(cython.Py_ssize_t, 1 << 16)  # bytes of records: checksummed and written without letting other threads in
 ROOM = cython.declare(cython.Py_ssize_t, 512)  # a usual answer is 53 to 300 bytes long, by the topic's name
-PAST_OFFSETS = cython.declare(cython.longlong, 2**63 - 2**31)  # as in `produce_outcome`
-LATEST_TIME = cython.declare(cython.longlong, 253_402_300_799_999)  # as in `pyclient.codec.produce`
-SEQUENCES = cython.declare(cython.longlong, 2**31)
+END_OF_OFFSETS = cython.declare(cython.longlong, PAST_OFFSETS)
+LATEST_TIME = cython.declare(cython.longlong, LATEST)
+AFTER_LAST_SEQUENCE = cython.declare(cython.longlong, SEQUENCES)
 CORRELATION_ID_AT = cython.declare(cython.int, 4)  # in a request: behind API and version
 LONGEST_WAIT_MS = cython.declare(cython.int, 100)  # an answer that takes longer costs no more when the loop reads it
 
@@ -93,31 +98,20 @@ class Lane:
         self._requests.correlation_id = self._correlation_id
         if self._producer_id >= 0:
             batch.producer_id, batch.epoch, batch.sequence = self._producer_id, self._epoch, self.sequence.next_sequence
-            self.sequence.next_sequence = (batch.sequence + cython.cast(cython.longlong, batch.count)) % SEQUENCES
+            self.sequence.next_sequence = (batch.sequence + cython.cast(cython.longlong, batch.count)) % AFTER_LAST_SEQUENCE
 
     @cython.cfunc
     def _head(self, header: bytes, records: cython.Py_ssize_t) -> bytes:
         """The frame up to the records, *header* included."""
         fixed: cython.Py_ssize_t = PyBytes_GET_SIZE(self._before)
         batch_size: cython.Py_ssize_t = PyBytes_GET_SIZE(header) + records
-        left: cython.Py_ssize_t = batch_size + 1  # a compact length counts itself
-        length: cython.Py_ssize_t = 1
-        while left >= 128:
-            left >>= 7
-            length += 1
+        length: cython.Py_ssize_t = uvarint_size(batch_size + 1)  # a compact length counts itself
         head: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 + fixed + length + PyBytes_GET_SIZE(header))
         at: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(head))
         put_int32(at, fixed + length + batch_size + PyBytes_GET_SIZE(self._after))
         memcpy(at + 4, PyBytes_AS_STRING(self._before), fixed)
         put_int32(at + 4 + CORRELATION_ID_AT, self._correlation_id)
-        at += 4 + fixed
-        left = batch_size + 1
-        while left >= 128:
-            at[0] = (left & 127) | 128
-            left >>= 7
-            at += 1
-        at[0] = left
-        memcpy(at + 1, PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header))
+        memcpy(put_uvarint(at + 4 + fixed, batch_size + 1), PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header))
         return head
 
     @cython.cfunc
@@ -138,7 +132,7 @@ class Lane:
             return False
         self.base_offset = _int64(at + 8 + answered)
         self.append_time = _int64(at + 16 + answered)
-        if not 0 <= self.base_offset < PAST_OFFSETS or not -1 <= self.append_time <= LATEST_TIME:
+        if not 0 <= self.base_offset < END_OF_OFFSETS or not -1 <= self.append_time <= LATEST_TIME:
             return False
         self._size = size
         return take(self._descriptor, at, size)
@@ -198,12 +192,16 @@ class LoneExchange:
         return ended
 
     def on_taken(self):
-        """The loop's lock was taken by others: they get the request that is in flight on a lane."""
+        """The loop's lock was taken by others: they get the request that is in flight on a lane, which ends with it.
+
+        Its answer is not read here, and may change all that the lane was made of.
+        """
         batch: Batch = self._batch
         lane: Lane = self._lane
         rest: bytes = self._rest
         if batch is not None:
             self._batch = self._lane = self._rest = None
+            self._lanes.pop(batch.queue, None)
             self._hand_over(lane, batch, self._sent_at, rest)
 
     # ---- any thread -------------------------------------------------------------------------------------------------

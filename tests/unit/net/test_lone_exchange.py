@@ -22,6 +22,7 @@ from pyclient.errors import DeliveryError, KafkaTimeoutError
 from pyclient.net.in_flight import MAX_CORRELATION_ID
 from pyclient.net.lent_connection import LoopLender
 from pyclient.net.lone_exchange import LoneExchange
+from pyclient.producer.lone_lanes import LoneLanes
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.control import Cut, Delay, Drop, Fail, Throttle, Verdict
 from tests.waiting import eventually
@@ -139,6 +140,49 @@ def test_no_step_on_a_lane_runs_interpreted_code_in_which_a_signal_could_be_rais
         return called == ["check_wait", "on_callback_thread", "help", "wait"]  # before the exchange takes the loop's lock
 
     eventually(found)  # a busy loop takes some records
+
+
+def with_the_loop(producer: Producer, act: Callable[[LoneLanes], bool]) -> bool:
+    """What *act* returns, called with the loop's lock and a lane; False if the loop was awake."""
+    on_a_lane(producer)
+    lanes, selector = producer._core._lanes, producer._portal.lending
+    assert lanes is not None
+    assert selector is not None
+    if not selector.acquire(False):
+        return False
+    try:
+        return bool(len(lanes.exchange)) and act(lanes)
+    finally:
+        selector.give_back()
+
+
+def test_a_lane_ends_when_another_way_writes_to_its_partition(producer: Producer) -> None:
+    def written(lanes: LoneLanes) -> bool:
+        lanes.sent_on(lanes._lender._connection)
+        assert not len(lanes.exchange)
+        return True
+
+    eventually(lambda: with_the_loop(producer, written))
+
+
+def test_a_lane_ends_with_a_request_that_is_handed_over(cluster: FakeCluster, producer: Producer) -> None:
+    handed: list[int] = []
+
+    def taken() -> bool:
+        on_a_lane(producer)
+        lanes, selector = producer._core._lanes, producer._portal.lending
+        assert lanes is not None
+        assert selector is not None
+        with cluster.intercept(Delay(0.05), "Produce", times=1):
+            delivery = producer.send("t", b"x", partition=0)
+            if selector.borrow():
+                handed.append(len(lanes.exchange))
+                selector.give_back()
+        delivery.result(LIMIT_S)
+        return bool(handed)
+
+    eventually(taken)
+    assert set(handed) == {0}
 
 
 # --- what is handed over ---------------------------------------------------------------------------------------------
