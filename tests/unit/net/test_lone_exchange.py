@@ -1,6 +1,7 @@
 """Lone records that repeat the last exchange are stored as any others, whatever happens between send and answer."""
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -18,13 +19,16 @@ from hypothesis import strategies as st
 
 from pyclient import Producer
 from pyclient.buffers.delivery import Delivery
-from pyclient.errors import DeliveryError, KafkaTimeoutError
+from pyclient.codec.produce import lone_answer
+from pyclient.core.sending.sender import Sender
+from pyclient.errors import DeliveryError, KafkaTimeoutError, ProtocolError
 from pyclient.net.in_flight import MAX_CORRELATION_ID
 from pyclient.net.lent_connection import LoopLender
 from pyclient.net.lone_exchange import LoneExchange
 from pyclient.producer.lone_lanes import LoneLanes
 from pyclient.testing import FakeCluster
-from pyclient.testing.fake.control import Cut, Delay, Drop, Fail, Throttle, Verdict
+from pyclient.testing.fake.control import Bytes, Change, Cut, Delay, Drop, Fail, Throttle, Verdict
+from pyclient.testing.fake.model.request import Request
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
@@ -204,6 +208,57 @@ def test_an_unusual_answer_is_handled_as_any_other(cluster: FakeCluster, produce
     eventually(producer._core.sender.idle)
 
 
+def test_an_error_beside_an_offset_is_an_error(cluster: FakeCluster, producer: Producer) -> None:
+    def refused(fields: Any) -> Any:
+        fields["responses"][0]["partition_responses"][0]["error_code"] = 7  # REQUEST_TIMED_OUT
+        return fields
+
+    before = on_a_lane(producer)
+    with cluster.intercept(Change(refused), "Produce", times=1):
+        assert producer.send("t", b"x", partition=0).result(LIMIT_S).offset == before
+    assert producer.metrics()["record-retry-total{topic=t}"] == 1
+    assert values(cluster)[before:] == [b"x"]
+
+
+def test_M09_a_throttle_time_in_the_answer_is_kept(cluster: FakeCluster, producer: Producer) -> None:
+    on_a_lane(producer)
+    with cluster.intercept(Throttle(300), "Produce", times=1):
+        producer.send("t", b"x", partition=0).result(LIMIT_S)
+    assert producer.metrics()["produce-throttle-time-max"] == 300
+
+
+def test_M10_the_answer_to_another_request_is_no_answer(cluster: FakeCluster, producer: Producer) -> None:
+    """It looks like the usual one but for its correlation id, and gives an offset that the record does not have."""
+    def wrong(request: Request) -> Bytes:
+        topic = producer._core.metadata.cluster.topics["t"].id_bytes
+        assert topic is not None
+        answered, stored = lone_answer(request.version, topic, 0)
+        frame = MAX_CORRELATION_ID.to_bytes(4, "big") + answered + (99).to_bytes(8, "big") + b"\xff" * 8 + bytes(8) + stored
+        return Bytes(len(frame).to_bytes(4, "big") + frame)
+
+    before = on_a_lane(producer)
+    with cluster.intercept(wrong, "Produce", times=1):
+        assert isinstance(producer.send("t", b"x", partition=0).exception(LIMIT_S), ProtocolError)
+    assert producer.send("t", b"next", partition=0).result(LIMIT_S).offset == before
+
+
+def test_no_lane_is_used_when_the_broker_may_have_forgotten_the_producer(monkeypatch: pytest.MonkeyPatch, producer: Producer) -> None:
+    started: list[int] = []
+    start = Sender._start
+
+    def noted(sender: Sender, *args: Any) -> bool:
+        started.append(1)
+        return start(sender, *args)
+
+    monkeypatch.setattr(Sender, "_start", noted)
+    monkeypatch.setattr("pyclient.producer.lone_lanes.PRODUCER_EXPIRATION", 0.0)
+    on_a_lane(producer)
+    started.clear()
+    for _ in range(20):
+        producer.send("t", b"x", partition=0).result(LIMIT_S)
+    assert len(started) == 20
+
+
 def test_a_refused_record_raises_and_the_next_one_is_stored(cluster: FakeCluster, producer: Producer) -> None:
     before = on_a_lane(producer)
     with cluster.intercept(Fail(87), "Produce", times=1):  # INVALID_RECORD
@@ -269,19 +324,20 @@ def test_a_wait_whose_time_is_over_does_not_wait(cluster: FakeCluster, producer:
 
 def test_a_request_that_cannot_be_handed_over_gets_an_outcome(
         monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, cluster: FakeCluster, producer: Producer) -> None:
-    on_a_lane(producer)
-
     def full(*_: object) -> None:
         raise MemoryError
 
-    cluster.pause(1)
-    delivery = producer.send("t", b"x", partition=0)
-    with monkeypatch.context() as patch:
-        patch.setattr("pyclient.net.connection.Connection.adopt", full)
-        with pytest.raises((DeliveryError, KafkaTimeoutError)):
-            producer.flush(1)
-    cluster.resume(1)
-    assert "could not be handed over" in str(delivery.exception(LIMIT_S))
+    def failed() -> bool:
+        on_a_lane(producer)
+        cluster.pause(1)
+        delivery = producer.send("t", b"x", partition=0)
+        with monkeypatch.context() as patch, contextlib.suppress(DeliveryError, KafkaTimeoutError):
+            patch.setattr("pyclient.net.connection.Connection.adopt", full)
+            producer.flush(0.1)
+        cluster.resume(1)
+        return "could not be handed over" in str(delivery.exception(LIMIT_S))
+
+    eventually(failed)  # a busy loop takes some records
     assert "could not be handed over" in caplog.text
     producer.send("t", b"next", partition=1).result(LIMIT_S)
 
