@@ -54,6 +54,10 @@ def _named(name: str | None) -> str:
 SUBJECTS: Final[dict[str, SubjectName]] = {"topic": topic_subject, "record": record_subject, "topic-record": topic_record_subject}
 
 
+def _place(topic: str) -> str:
+    return f"topic {topic!r}: " if topic else ""  # whole columns of Spark know no topic
+
+
 class Framed(NamedTuple):
     """What the data of a record holds beside the value's bytes."""
 
@@ -197,11 +201,11 @@ class RegistrySerde:
         header = self._header(headers)
         if header is not None:
             if len(header) < GUID_SIZE or header[0] != MAGIC_GUID:
-                raise SerializationError(f"topic {topic!r}: the header of the schema's id is not valid: {header[:GUID_SIZE].hex(' ')}")
+                raise SerializationError(f"{_place(topic)}the header of the schema's id is not valid: {header[:GUID_SIZE].hex(' ')}")
             return Framed(uuid.UUID(bytes=header[1:GUID_SIZE]), header[GUID_SIZE:] + data)
         if len(data) < PREFIX.size or data[0] != MAGIC:
             raise SerializationError(
-                f"topic {topic!r}: the data was not written with a schema registry: it begins with {data[:PREFIX.size].hex(' ') or 'nothing'}, not with 00 and an id of 4 B")
+                f"{_place(topic)}the data was not written with a schema registry: it begins with {data[:PREFIX.size].hex(' ') or 'nothing'}, not with 00 and an id of 4 B")
         return Framed(PREFIX.unpack_from(data)[1], data[PREFIX.size:])
 
     def _header(self, headers: Headers) -> bytes | None:
@@ -215,5 +219,5 @@ class RegistrySerde:
         """The schema that the data was written with."""
         found = self.registry.core.known(framed.schema_id) or self.registry.schema(framed.schema_id)
         if found.schema.type != self.TYPE:
-            raise SerializationError(f"topic {topic!r}: the data was written with the {found.schema.type} schema {framed.schema_id}, not with one of type {self.TYPE}")
+            raise SerializationError(f"{_place(topic)}the data was written with the {found.schema.type} schema {framed.schema_id}, not with one of type {self.TYPE}")
         return found

@@ -39,9 +39,11 @@ EXTENDED: Final[Mapping[str, str]] = {
     # Spark: the flights demo stays
     "tests/spark/test_benchmark.py": "the benchmark of Spark once",
     "tests/spark/test_exactly_once.py": "streams whose tasks and drivers fail at each step",
+    "tests/spark/test_registry_columns.py": "columns of a registry in tasks; units have each case",
     "tests/spark/test_security.py": "each way to log in, a JVM's streams for each",
     "tests/spark/test_sink.py": "streams that fail and restart",
     "tests/spark/test_source.py": "streams that fail and restart",
+    "tests/spark/test_watching.py": "a stream with a listener; units have each report",
     "tests/spark/test_sql_programs.py": "examples, two of them with a Spark of their own",
     # formats with a schema
     "tests/test_serializers_docs.py": "each program of the page in a process of its own",

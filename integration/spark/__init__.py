@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pyclient.integration.spark.datasource import PyclientDataSource, register
     from pyclient.integration.spark.progress import LagListener, QueryLag
     from pyclient.integration.spark.producers import shared_producer
+    from pyclient.integration.spark.registry_columns import from_registry, to_registry
     from pyclient.integration.spark.sink import KafkaSink
 
 _HOMES: Final = {
@@ -17,11 +18,13 @@ _HOMES: Final = {
     "LagListener": "progress",
     "PyclientDataSource": "datasource",
     "QueryLag": "progress",
+    "from_registry": "registry_columns",
     "register": "datasource",
     "shared_producer": "producers",
+    "to_registry": "registry_columns",
 }
 
-__all__ = ["KafkaSink", "LagListener", "PyclientDataSource", "QueryLag", "register", "shared_producer"]
+__all__ = ["KafkaSink", "LagListener", "PyclientDataSource", "QueryLag", "from_registry", "register", "shared_producer", "to_registry"]
 
 
 def __getattr__(name: str) -> Any:
