@@ -13,6 +13,8 @@ export PYSPARK_PYTHON := $(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(BIN)/python
 # pip would build for another place than the tests look at when a user's own settings leak in.
 unexport PYTHONPATH PYTHONHOME
+# Images of Python set it: each process would compile the package again, and pytest rewrite every test.
+unexport PYTHONDONTWRITEBYTECODE
 
 JUNIT := build/junit
 PYTEST := $(BIN)/pytest

@@ -23,6 +23,7 @@ from pyclient.testing.containers import LABEL, OWNER_LABEL
 from pyclient.testing.owners import Owner
 from pyclient.testing.ports import reserve_ports
 from pyclient.testing.probe import metadata, poll, produce
+from tests.kafka import make_topic
 from tests.waiting import eventually
 
 TOOLS = "org.apache.kafka.tools"
@@ -63,13 +64,6 @@ def running_elsewhere() -> Iterator[tuple[subprocess.Popen[str], str]]:
             program.kill()
 
 
-def create(cluster: LocalCluster, topic: str, replicas: int) -> None:
-    done = cluster.run_tool(f"{TOOLS}.TopicCommand", "--bootstrap-server", cluster.bootstrap_servers, "--create", "--topic",
-                            topic, "--replication-factor", replicas)
-    assert done.returncode == 0, done
-    cluster.wait_in_sync()
-
-
 def leader_of(cluster: LocalCluster, topic: str, without: int) -> int:
     """The leader of partition 0, as a broker other than *without* reports; -1 for *without* itself, for none, and while
     the broker does not know of the topic.
@@ -87,7 +81,7 @@ def append_through(survivors: dict[int, tuple[str, int]], topic: str) -> None:
 @pytest.fixture(scope="module")
 def three() -> Iterator[LocalCluster]:
     """Three brokers, all of them well again after each test."""
-    with LocalCluster(3, mode="container") as cluster:
+    with LocalCluster(3, mode="container", startup_timeout=240) as cluster:  # they elect late where others use the cores
         yield cluster
 
 
@@ -95,7 +89,8 @@ def three() -> Iterator[LocalCluster]:
 def test_leadership_moves_away_from_a_broker_that_is_lost_and_it_catches_up_when_it_is_back(
     three: LocalCluster, topic: str, fault: str
 ) -> None:
-    create(three, topic, 3)
+    make_topic(three, topic, replicas=3)
+    three.wait_in_sync()
     addresses = {node.id: (node.host, node.port) for node in three.nodes}
     eventually(lambda: leader_of(three, topic, without=0) > 0, limit_s=60)
     lost = leader_of(three, topic, without=0)

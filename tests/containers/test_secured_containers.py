@@ -16,7 +16,7 @@ from tests.waiting import eventually
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[LocalCluster]:
-    with LocalCluster(3, mode="container", security=Security()) as cluster:
+    with LocalCluster(3, mode="container", security=Security(), startup_timeout=240) as cluster:
         yield cluster
 
 
