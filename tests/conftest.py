@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import hypothesis
 import pytest
@@ -180,6 +180,20 @@ def sort_for_workers(items: list[pytest.Item]) -> None:
         if "kafka_cluster" in getattr(item, "fixturenames", ()):
             clusters.setdefault(item.path, repr(item.get_closest_marker("kafka")))
     items.sort(key=lambda item: order(item.nodeid, clusters.get(item.path, "")))
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)  # before xdist's own answer
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Divide the tests as --dist loadfile does, but for files that share expensive clusters."""
+    from xdist.scheduler import LoadFileScheduling
+
+    from tests.levels import together
+
+    class ByClusters(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return together(nodeid)
+
+    return ByClusters(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def leave_out_kerberos(config: pytest.Config, items: list[pytest.Item]) -> None:

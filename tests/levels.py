@@ -67,6 +67,21 @@ EXTENDED: Final[Mapping[str, str]] = {
 """A folder, a file or ``file::function`` → the reason."""
 
 
+SHARING: Final[Mapping[str, str]] = {
+    "tests/broker/durability/test_exactly_once.py": "three brokers",
+    "tests/broker/durability/test_groups_of_readers.py": "three brokers",
+    "tests/broker/durability/test_three_brokers.py": "three brokers",
+    "tests/broker/test_admin_replicas.py": "three brokers",
+    "tests/broker/test_failover.py": "three brokers",
+    "tests/broker/test_secure_connections.py": "one secured broker, and three",
+    "tests/broker/test_secure_refusals.py": "one secured broker, and three",
+    "tests/broker/test_secured_cluster.py": "one secured broker, and three",
+}
+"""A file → the clusters for which it runs in the same worker as the others that need them: three brokers are started
+once, not by each worker.
+"""
+
+
 def is_extended(nodeid: str) -> bool:
     """Whether the table names the test, its file or a folder above it."""
     file, _, rest = nodeid.partition("::")
@@ -85,3 +100,9 @@ def order(nodeid: str, cluster: str) -> tuple[int, str]:
     if cluster:
         return 0, cluster
     return (1 if is_extended(nodeid) else 3 if nodeid.startswith("tests/unit/") else 2), ""
+
+
+def together(nodeid: str) -> str:
+    """What runs in one worker: a file, or the files that share expensive clusters."""
+    file = nodeid.partition("::")[0]
+    return SHARING.get(file, file)

@@ -27,12 +27,13 @@ from tests.kafka import make_topic, read
 from tests.secured_clients import Options, Proof, called, from_endpoint, reaching, with_password, with_token
 from tests.waiting import eventually
 
-RENEWALS: Final = 3
-RENEWED_S: Final = 150.0
-"""Sessions last 2.5 s; a starved broker takes several attempts for a renewal."""
+RENEWALS: Final = 2
+LONGEST_S: Final = 150.0
+"""Sessions last 2.5 s; a starved broker takes seconds for each response, and several attempts for a renewal. No test
+judges a client by time."""
 PARTITIONS: Final = 3
 SHORT: Final = pytest.mark.kafka(security=Security(connections_max_reauth_ms=2500), **ON_ONE_BROKER.kwargs)
-pytestmark = [SHORT, pytest.mark.timeout(300)]  # includes the brokers' start on a busy machine
+pytestmark = [SHORT, pytest.mark.timeout(900)]  # each wait has its own limit
 
 
 def ever_new_tokens(listener: str) -> Proof:
@@ -136,11 +137,11 @@ def test_M11_sessions_are_renewed_under_load_without_a_failed_request(kafka_clus
     with members() as running, contextlib.ExitStack() as loads:
         works = [loads.enter_context(at_work(kafka_cluster, f"{topic}-{name.replace(' ', '-')}", running, proof(kafka_cluster, "alice")))
                  for name, proof in PROOFS.items()]
-        eventually(lambda: watched.renewed(RENEWALS), RENEWED_S)
+        eventually(lambda: watched.renewed(RENEWALS), LONGEST_S)
         for work in works:
             work.sending.stop()
         for work in works:
-            eventually(lambda work=work: work.read() >= sum(work.sending.sent.values()), LIMIT_S)  # type: ignore[misc]
+            eventually(lambda work=work: work.read() >= sum(work.sending.sent.values()), LONGEST_S)  # type: ignore[misc]
         assert watched.cut == []
     assert len(watched.logins) >= len(PROOFS) * 3
     for work in works:
@@ -165,13 +166,13 @@ def test_M11_a_password_that_is_changed_ends_the_client_at_the_next_renewal_and_
 
         def send() -> bool:
             deliveries.append(producer.send(topic, b"%d" % len(deliveries), partition=0))
-            return pace.wait(0.002)
-        eventually(lambda: send() or watched.renewed(1))
+            return pace.wait(0.01)
+        eventually(lambda: send() or watched.renewed(1), LONGEST_S)
         kafka_cluster.set_password(user, "second")
-        began = time.monotonic()
+        before = Counter(watched.logins.copy())
         with pytest.raises(SaslAuthenticationError, match="sasl_plain_username and sasl_plain_password") as refused:
-            eventually(send, 10)
-        assert time.monotonic() - began < 5
+            eventually(send, LONGEST_S)
+        assert all(count <= 1 for count in (watched.logins - before).values()), "an exchange may have been under way, no more"
         with pytest.raises(SaslAuthenticationError):
             producer.send(topic, b"later")
     assert all(each.done() for each in deliveries)
@@ -199,16 +200,16 @@ def test_tokens_that_are_refused_for_a_while_are_an_outage_for_who_was_accepted_
 
     options = reaching(kafka_cluster, "SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER", sasl_token_provider=token)
     pace = threading.Event()
-    with Producer(**options) as producer:
+    with Producer(delivery_timeout_ms=600_000, **options) as producer:
 
         def send() -> bool:
             deliveries.append(producer.send(topic, b"%d" % len(deliveries), partition=0))
-            return pace.wait(0.005)
-        eventually(lambda: send() or watched.renewed(1))
+            return pace.wait(0.01)
+        eventually(lambda: send() or watched.renewed(1), LONGEST_S)
         bad.set()
-        eventually(lambda: send() or asked[True] >= 3)
+        eventually(lambda: send() or asked[True] >= 3, LONGEST_S)
         bad.clear()
-        producer.send(topic, b"the last", partition=0).result(20)
+        producer.send(topic, b"the last", partition=0).result(LONGEST_S)
     assert [each.exception(0) for each in deliveries] == [None] * len(deliveries)
     values = [b"%d" % number for number in range(len(deliveries))]
     assert stored(kafka_cluster, topic, len(deliveries) + 1) == [*values, b"the last"]

@@ -6,23 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.levels import EXTENDED, is_extended, order
+from tests.levels import EXTENDED, SHARING, is_extended, order, together
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize("entry", EXTENDED)
-def test_each_entry_names_a_folder_a_file_or_a_function_that_exists(entry: str) -> None:
+def exists(entry: str) -> bool:
+    """A folder, a file, or a function of a file."""
     file, _, function = entry.partition("::")
-    assert (ROOT / file).exists()
-    if function:
-        functions = {node.name for node in ast.walk(ast.parse((ROOT / file).read_text())) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-        assert function in functions
+    if not function:
+        return (ROOT / file).exists()
+    functions = (node.name for node in ast.walk(ast.parse((ROOT / file).read_text())) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return function in functions
 
 
-@pytest.mark.parametrize("entry", EXTENDED)
-def test_no_entry_is_covered_by_another(entry: str) -> None:
-    assert not any(entry != other and entry.startswith((f"{other}/", f"{other}::")) for other in EXTENDED)
+def test_each_entry_names_a_folder_a_file_or_a_function_that_exists() -> None:
+    assert [entry for entry in EXTENDED if not exists(entry)] == []
+
+
+def test_no_entry_is_covered_by_another() -> None:
+    assert [entry for entry in EXTENDED for other in EXTENDED if entry != other and entry.startswith((f"{other}/", f"{other}::"))] == []
 
 
 def test_a_folder_a_file_and_a_function_cover_their_tests(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,3 +43,10 @@ def test_workers_begin_with_files_on_brokers_that_share_a_cluster_and_end_with_u
     assert sorted(files, key=lambda file: order(file, files[file])) == [
         "tests/broker/test_d.py", "tests/broker/test_b.py", "tests/interop/test_e.py", "tests/fuzz/test_c.py", "tests/test_readme.py",
         "tests/unit/test_a.py"]
+
+
+def test_files_that_share_expensive_clusters_run_in_one_worker_and_each_other_file_alone() -> None:
+    assert all((ROOT / file).exists() for file in SHARING)
+    assert together("tests/broker/test_failover.py::test_a[1]") == together("tests/broker/test_admin_replicas.py::test_b")
+    assert together("tests/broker/test_failover.py::test_a") != together("tests/broker/test_secure_refusals.py::test_b")
+    assert together("tests/unit/ci/test_levels.py::test_a[x::y]") == "tests/unit/ci/test_levels.py"

@@ -64,7 +64,7 @@ def uvarint(value: int) -> bytes:
 
 @pytest.mark.parametrize("schema", EVERY_MESSAGE)
 def test_every_message_is_read_as_kio_reads_it(schema: type) -> None:
-    for entity in entities(schema, 20):
+    for entity in entities(schema, 10):
         wire = written(entity)
         assert read(schema, wire) == kios_own(schema, wire)
 

@@ -80,7 +80,7 @@ def test_M12_a_damaged_request_header_is_rejected(damaged: bytes) -> None:
 
 @pytest.mark.parametrize(("api", "version"), PAIRS)
 def test_a_request_of_plain_fields_is_written_as_kio_writes_the_entity(api: Api, version: int) -> None:
-    for correlation_id, entity in zip((0, 1, 255, 256, 2**31 - 1, *range(7, 18)), entities(load_request_schema(api, version), 16), strict=True):
+    for correlation_id, entity in zip((0, 1, 255, 256, 2**31 - 1, *range(7, 10)), entities(load_request_schema(api, version), 8), strict=True):
         client_id = CLIENT_IDS[correlation_id % 4]
         mine = encode_request(api, version, correlation_id, client_id, dataclasses.asdict(entity))
         assert mine == kios_request(api, version, correlation_id, client_id, entity)
