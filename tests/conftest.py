@@ -185,15 +185,15 @@ def sort_for_workers(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(optionalhook=True, tryfirst=True)  # before xdist's own answer
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Divide the tests as --dist loadfile does, but for files that share expensive clusters."""
-    from xdist.scheduler import LoadFileScheduling
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # it has no types
 
     from tests.levels import together
 
-    class ByClusters(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return together(nodeid)
-
-    return ByClusters(config, log) if config.getvalue("dist") == "loadfile" else None
+    scheduler = LoadFileScheduling(config, log)
+    scheduler._split_scope = together
+    return scheduler
 
 
 def leave_out_kerberos(config: pytest.Config, items: list[pytest.Item]) -> None:
