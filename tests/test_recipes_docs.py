@@ -62,10 +62,34 @@ def test_the_link_leads_somewhere(target: str) -> None:
     assert (PAGE.folder / target).exists()
 
 
-def test_every_call_of_the_admin_is_in_its_table() -> None:
+def calls() -> set[str]:
+    return {name for name, call in inspect.getmembers(Admin, inspect.isfunction) if not name.startswith("_")}
+
+
+def table() -> list[list[str]]:
+    """The cells of each row of calls."""
     rows = re.findall(r"^\| `.*$", ADMIN.text, re.MULTILINE)
-    assert {row.count("|") for row in rows} == {5}, "each row has four cells"
-    named = [row.split("`")[1] for row in rows]
-    calls = {name for name, call in inspect.getmembers(Admin, inspect.isfunction) if not name.startswith("_")}
-    assert calls - {"close", "metrics", "start", "stop"} == set(named)
+    return [[cell.strip().strip("`") for cell in row.split("|")[1:-1]] for row in rows]
+
+
+def test_every_call_of_the_admin_is_in_its_table() -> None:
+    assert {len(row) for row in table()} == {4}, "each row has four cells"
+    named = [row[0] for row in table()]
+    assert calls() - {"close", "metrics", "start", "stop"} == set(named)
     assert len(named) == len(set(named))
+
+
+def test_every_call_of_the_admin_is_made_in_a_block_of_its_page() -> None:
+    made = {name for block in ADMIN.python for name in re.findall(r"\badmin\.(\w+)\(", block.text)}
+    assert calls() - {"close"} <= made, "a with block closes it"
+
+
+@pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning", "ignore:open_text is deprecated:DeprecationWarning")
+def test_the_names_of_other_clients_in_the_table_are_theirs() -> None:
+    """The other way round, a call that they have gained shows as a row with a dash and our own name."""
+    from confluent_kafka.admin import AdminClient
+    from kafka import KafkaAdminClient
+
+    for column, client in ((2, KafkaAdminClient), (3, AdminClient)):
+        assert {row[column] for row in table()} - {"–"} <= set(dir(client)), client
+        assert not [row[0] for row in table() if row[column] == "–" and row[0] in dir(client)], client

@@ -14,7 +14,7 @@ from pyclient.admin.configs import ConfigCalls
 from pyclient.admin.groups import AsyncGroupCalls, GroupCalls
 from pyclient.admin.plans import AsyncPlanCalls, PlanCalls
 from pyclient.admin.records import RecordCalls
-from pyclient.admin.replicas import AsyncReplicaCalls, ReplicaCalls
+from pyclient.admin.replicas import ReplicaCalls
 from pyclient.admin.topics import TopicCalls
 from pyclient.admin.transactions import AsyncTransactionCalls, TransactionCalls
 from pyclient.admin.tokens import AsyncTokenCalls, TokenCalls
@@ -28,7 +28,7 @@ from pyclient.runtime.loop_thread import Portal
 
 
 @answers_foreign_calls("admin")
-class AsyncAdmin(AsyncPlanCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAclCalls, AsyncUserCalls, AsyncTokenCalls, AsyncReplicaCalls, AsyncClusterCalls):
+class AsyncAdmin(AsyncPlanCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAclCalls, AsyncUserCalls, AsyncTokenCalls, AsyncClusterCalls):
     """Operations on topics, configs, records, groups, transactions, ACLs, users, replicas and the cluster; for asyncio.
 
     Bound to the event loop of ``async with``. Any number of tasks may use it at the same time. A call with one item

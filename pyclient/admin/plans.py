@@ -2,21 +2,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
-from pyclient.admin.calls import BlockingCalls
+from pyclient.admin.calls import BlockingCalls, outcomes, raise_failed
 from pyclient.admin.configs import AsyncConfigCalls
+from pyclient.admin.replicas import AsyncReplicaCalls
+from pyclient.admin.routing import by_broker
 from pyclient.admin.topics import AsyncTopicCalls
 from pyclient.client.facade_base import OPTION
-from pyclient.core.admin.plans import Placement, Racks, spread, throttled_replicas, with_factors, without
-from pyclient.descriptions.configs import ConfigChange, ConfigResource, ConfigValue
-from pyclient.descriptions.replicas import ReassignmentPlan
+from pyclient.core.admin.configs import alter_configs_call, by_node, describe_configs_call
+from pyclient.core.admin.plans import Placement, Racks, spread, with_factors, without
+from pyclient.core.admin.throttles import beginning, ending, own_values, resources_of
+from pyclient.core.cluster import Cluster
+from pyclient.descriptions.configs import ConfigResource
+from pyclient.descriptions.replicas import LogDir, ReassignmentPlan, ReplicationThrottle
+from pyclient.errors import BrokerNotAvailableError, KafkaError, PartialFailureError, RetriableError
 from pyclient.records import TopicPartition
 
-RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+AWAY: Final = (RetriableError, BrokerNotAvailableError)
+"""Errors of a broker that cannot be asked now; plans do without its answer."""
 
 
-class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls):
+class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
     """Calls of `AsyncAdmin` that plan where replicas shall lie. None of them moves anything."""
 
     async def plan_replication_factors(self, factors: Mapping[str, int], *, timeout: float | None = OPTION) -> ReassignmentPlan:
@@ -25,7 +32,7 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls):
         Raises:
             InvalidReplicationFactorError: there are not so many brokers. UnknownTopicOrPartitionError, …
         """
-        wanted = {topic: _factor(topic, factor) for topic, factor in factors.items()}
+        wanted = {topic: _at_least_one(f"the replication factor of topic {topic!r}", factor) for topic, factor in factors.items()}
         return await self._plan(list(wanted), lambda placed, racks: with_factors(placed, racks, wanted), timeout)
 
     async def plan_without_brokers(self, brokers: Iterable[int], topics: Iterable[str] | None = None, *,
@@ -48,29 +55,52 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls):
         """
         return await self._plan(topics, spread, timeout)
 
-    async def throttle_replication(self, plan: ReassignmentPlan, bytes_per_second: int | None, *, timeout: float | None = OPTION) -> None:
-        """Limit what each broker sends and receives for the replicas of *plan*; None ends the limit.
+    async def plan_throttle(self, plan: ReassignmentPlan, bytes_per_second: int, *, timeout: float | None = OPTION) -> ReplicationThrottle:
+        """A limit for what each broker sends and receives for the replicas of *plan*; changes nothing yet.
 
-        Set it before `alter_partition_reassignments`, end it when `list_partition_reassignments` is empty: like
-        ``kafka-reassign-partitions.sh --throttle`` it sets ``leader.replication.throttled.rate`` and ``follower.…`` of
-        the brokers that run, and adds the replicas to ``….throttled.replicas`` of the topics. The end removes these
-        rates, also ones that were set before.
+        It has what the cluster has set now, which `end_throttle` restores: `write_throttle` keeps it in a file, should
+        the program end in between. Only brokers that run are limited.
 
         Raises:
             ClusterAuthorizationError, …: for a single resource; PartialFailureError: for several.
         """
-        if bytes_per_second is not None and bytes_per_second < 1:
-            raise ValueError(f"bytes_per_second={bytes_per_second}: at least 1, or None to end the limit")
+        rate, left = _at_least_one("bytes_per_second", bytes_per_second), self._left_of(timeout)
+        wanted = resources_of(plan, (await self._describe([], left())).nodes)
+        return ReplicationThrottle(plan, rate, outcomes(list(wanted), await self._own_values(wanted, left), what="resource"))
+
+    async def throttle_replication(self, throttle: ReplicationThrottle, *, timeout: float | None = OPTION) -> None:
+        """Begin a limit, before `alter_partition_reassignments`: as ``kafka-reassign-partitions.sh --throttle`` does, it
+        sets ``leader.replication.throttled.rate`` and ``follower.…`` of brokers, and adds the replicas to
+        ``….throttled.replicas`` of the topics.
+
+        Raises:
+            ClusterAuthorizationError, …: for a single resource; PartialFailureError: for several.
+        """
+        await self.alter_configs(beginning(throttle), timeout=timeout)
+
+    async def end_throttle(self, throttle: ReplicationThrottle, *, timeout: float | None = OPTION) -> None:
+        """End a limit, when `list_partition_reassignments` is empty: rates and lists are again as they were before it.
+
+        What somebody else has set since stays as it is. Nothing is lost by a second call, nor by one after a limit that
+        has begun in part, or not at all.
+
+        Raises:
+            BrokerNotAvailableError: a broker does not run; call again when it does. ClusterAuthorizationError,
+                UnknownTopicOrPartitionError, …: for a single resource; PartialFailureError: for several.
+        """
         left = self._left_of(timeout)
-        alive = (await self._describe([], left())).nodes
-        brokers = sorted({broker for placed in (plan.before, plan.after) for replicas in placed.values() for broker in replicas if broker in alive})
-        rate = ConfigChange.delete() if bytes_per_second is None else bytes_per_second
-        change = ConfigChange.append if bytes_per_second is not None else ConfigChange.subtract
-        changes: dict[ConfigResource, Mapping[str, ConfigValue | ConfigChange]] = {
-            ConfigResource.broker(broker): dict.fromkeys(RATES, rate) for broker in brokers}
-        for topic, lists in throttled_replicas(plan.before, plan.after).items():
-            changes[ConfigResource.topic(topic)] = {name: change(",".join(replicas)) for name, replicas in lists.items()}
-        await self.alter_configs(changes, timeout=left())
+        found = await self._own_values({resource: tuple(values) for resource, values in throttle.before.items()}, left)
+        changes = ending(throttle, {resource: values for resource, values in found.items() if not isinstance(values, KafkaError)})
+        answers = await by_broker(self._core, by_node(changes), lambda node, those, finish, deadline: alter_configs_call(
+            {each: changes[each] for each in those}, node=node, validate_only=False, finish=finish, deadline=deadline), left())
+        raise_failed(list(throttle.before), {**found, **dict.fromkeys(changes), **answers}, what="resource")
+
+    async def _own_values(self, wanted: Mapping[ConfigResource, tuple[str, ...]], left: Callable[[], float | None]) -> dict[ConfigResource, Any]:
+        """What is set at each resource itself, by name, or its error."""
+        names = sorted({name for those in wanted.values() for name in those})
+        answers = await by_broker(self._core, by_node(wanted), lambda node, those, finish, deadline: describe_configs_call(
+            those, node=node, names=names, synonyms=True, documentation=False, finish=finish, deadline=deadline), left())
+        return {resource: each if isinstance(each, KafkaError) else own_values(each, wanted[resource]) for resource, each in answers.items()}
 
     async def _plan(self, topics: Iterable[str] | None, make: Callable[[Placement, Racks], Placement], timeout: float | None) -> ReassignmentPlan:
         left = self._left_of(timeout)
@@ -79,7 +109,25 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls):
         cluster = await self._describe([], left())
         placed = {TopicPartition(name, part.partition): part.replicas for name, topic in described.items() for part in topic.partitions}
         after = make(placed, {node.id: node.rack for node in cluster.nodes.values()})
-        return ReassignmentPlan({tp: placed[tp] for tp in after}, after)
+        before = {tp: placed[tp] for tp in after}
+        return ReassignmentPlan(before, after, await self._sizes(before, cluster, left()))
+
+    async def _sizes(self, placed: Placement, cluster: Cluster, timeout: float | None) -> dict[TopicPartition, int]:
+        """The bytes of the largest replica of each partition; brokers that cannot be asked leave theirs out."""
+        brokers = sorted({broker for replicas in placed.values() for broker in replicas if broker in cluster.nodes})
+        try:
+            found: Mapping[int, Mapping[str, LogDir]] = await self.describe_log_dirs(brokers, partitions=placed, timeout=timeout) if brokers else {}
+        except PartialFailureError as partly:
+            if not all(isinstance(error, AWAY) for error in partly.errors.values()):
+                raise
+            found = partly.results
+        except AWAY:  # the only broker
+            found = {}
+        sizes: dict[TopicPartition, int] = {}
+        for directory in (each for directories in found.values() for each in directories.values()):
+            for tp, replica in directory.replicas.items():
+                sizes[tp] = max(replica.size, sizes.get(tp, 0))
+        return sizes
 
 
 class PlanCalls(BlockingCalls):
@@ -99,12 +147,20 @@ class PlanCalls(BlockingCalls):
         """As `AsyncAdmin.plan_even_replicas`."""
         return self._call(lambda: self._admin.plan_even_replicas(topics, timeout=timeout))
 
-    def throttle_replication(self, plan: ReassignmentPlan, bytes_per_second: int | None, *, timeout: float | None = OPTION) -> None:
+    def plan_throttle(self, plan: ReassignmentPlan, bytes_per_second: int, *, timeout: float | None = OPTION) -> ReplicationThrottle:
+        """As `AsyncAdmin.plan_throttle`."""
+        return self._call(lambda: self._admin.plan_throttle(plan, bytes_per_second, timeout=timeout))
+
+    def throttle_replication(self, throttle: ReplicationThrottle, *, timeout: float | None = OPTION) -> None:
         """As `AsyncAdmin.throttle_replication`."""
-        self._call(lambda: self._admin.throttle_replication(plan, bytes_per_second, timeout=timeout))
+        self._call(lambda: self._admin.throttle_replication(throttle, timeout=timeout))
+
+    def end_throttle(self, throttle: ReplicationThrottle, *, timeout: float | None = OPTION) -> None:
+        """As `AsyncAdmin.end_throttle`."""
+        self._call(lambda: self._admin.end_throttle(throttle, timeout=timeout))
 
 
-def _factor(topic: str, given: object) -> int:
+def _at_least_one(what: str, given: object) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-        raise ValueError(f"a replication factor of {given!r} for topic {topic!r}: expected a whole number of 1 or more")
+        raise ValueError(f"{what} is {given!r}: expected a whole number of 1 or more")
     return given

@@ -3,12 +3,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from pyclient import Admin, TopicPartition
-from pyclient.admin import ConfigResource, ElectionType
+from pyclient.admin import ConfigChange, ConfigResource, ElectionType, read_throttle, write_throttle
+from pyclient.core.admin.throttles import LISTS, RATES
 from pyclient.errors import BrokerNotAvailableError, InvalidReplicaAssignmentError, InvalidReplicationFactorError, KafkaError, NoReassignmentInProgressError, PartialFailureError, UnknownTopicOrPartitionError
 from pyclient.records import PartitionDescription
 from pyclient.testing import LocalCluster
@@ -92,29 +94,47 @@ def test_of_several_reassignments_the_wrong_ones_are_named(kafka_cluster: LocalC
         admin.describe_log_dirs([99])
 
 
-def test_a_plan_is_shown_carried_out_with_a_limit_and_undone(kafka_cluster: LocalCluster, topic: str, admin: Admin) -> None:
+def test_a_plan_is_shown_with_its_bytes_carried_out_and_undone_and_earlier_limits_are_restored(
+        kafka_cluster: LocalCluster, topic: str, admin: Admin, tmp_path: Path) -> None:
     tp, = make_topic(kafka_cluster, topic)
     produce(kafka_cluster, topic, numbers(10))
     before = placed(admin, tp)[1]
+    lists, broker = ConfigResource.topic(topic), ConfigResource.broker(before[0])
 
-    def config(resource: ConfigResource, name: str) -> str:
+    def config(resource: ConfigResource, name: str) -> str | None:
         found = known(lambda: admin.describe_configs([resource], names=[name]))[resource].get(name)
-        return (found and found.value) or ""
+        return found and found.value
 
     def is_placed(replicas: tuple[int, ...]) -> bool:
         return placed(admin, tp)[1] == replicas and not admin.list_partition_reassignments([tp])
 
+    def limits() -> list[str | None]:
+        return [config(resource, name) for resource, names in ((broker, RATES), (lists, LISTS)) for name in names]
+
+    # The operator's own: one rate, and a list with another replica.
+    admin.alter_configs({broker: {RATES[0]: 77_000_000}, lists: {LISTS[1]: "0:9"}})
+    eventually(lambda: limits() == ["77000000", None, "", "0:9"])
     # A broker may learn of the others later, or take one for dead under load.
     plan = known(lambda: admin.plan_replication_factors({topic: 3}), InvalidReplicationFactorError)
-    assert (plan.before, str(plan)) == ({tp: before}, f"{tp}: {before[0]} -> {','.join(map(str, plan.after[tp]))}")
-    admin.throttle_replication(plan, 10_000_000)
-    eventually(lambda: config(ConfigResource.topic(topic), "leader.replication.throttled.replicas") == f"0:{before[0]}")
-    eventually(lambda: config(ConfigResource.broker(before[0]), "leader.replication.throttled.rate") == "10000000")
+    size = plan.sizes[tp]
+    assert size > 0
+    assert (plan.before, str(plan)) == ({tp: before}, f"{tp}: {before[0]} -> {','.join(map(str, plan.after[tp]))}, copies {2 * size:,} bytes")
+    throttle = known(lambda: admin.plan_throttle(plan, 10_000_000))
+    assert str(throttle).splitlines()[before[0] * 2 - 2:before[0] * 2] == [f"{broker}: {RATES[0]} was 77000000", f"{broker}: {RATES[1]} was not set"]
+    write_throttle(tmp_path / "throttle.json", throttle)
+    admin.throttle_replication(throttle)
+    new = ",".join(f"0:{each}" for each in plan.after[tp][1:])
+    eventually(lambda: limits() == ["10000000", "10000000", f"0:{before[0]}", f"0:9,{new}"])
     admin.alter_partition_reassignments(plan.after)
     eventually(lambda: is_placed(plan.after[tp]))
-    admin.throttle_replication(plan, None)
-    eventually(lambda: config(ConfigResource.topic(topic), "follower.replication.throttled.replicas") == "")
-    eventually(lambda: config(ConfigResource.broker(before[0]), "leader.replication.throttled.rate") == "")
+    after_a_crash = read_throttle(tmp_path / "throttle.json")
+    admin.end_throttle(after_a_crash)
+    eventually(lambda: limits() == ["77000000", None, "", "0:9"])
+    assert known(lambda: admin.describe_configs([lists]))[lists][LISTS[0]].is_default, "unset again, not empty"
+    admin.end_throttle(throttle)
+    assert known(lambda: admin.describe_configs([lists]))[lists][LISTS[0]].is_default, "unset again, not empty"
+    admin.end_throttle(throttle)
+    admin.alter_configs({broker: {RATES[0]: ConfigChange.delete()}})
     with pytest.raises(InvalidReplicationFactorError, match="3 replicas need as many brokers, and there are"):
         known(lambda: admin.plan_without_brokers([1], [topic]))
     admin.alter_partition_reassignments(plan.undo().after)

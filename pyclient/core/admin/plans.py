@@ -160,19 +160,3 @@ class _Places:
 
 def _replaced(replicas: tuple[int, ...], old: int, new: int) -> tuple[int, ...]:
     return tuple(new if each == old else each for each in replicas)
-
-
-# ---- throttling ------------------------------------------------------------------------------------------------------
-
-
-def throttled_replicas(before: Placement, after: Placement) -> dict[str, dict[str, list[str]]]:
-    """The topic configs that say which replicas are throttled, for each topic: those that are copied from, and the new
-    ones.
-    """
-    found: dict[str, dict[str, list[str]]] = {}
-    for tp, replicas in after.items():
-        lists = found.setdefault(tp.topic, {"leader.replication.throttled.replicas": [], "follower.replication.throttled.replicas": []})
-        sources, targets = lists.values()
-        sources += [f"{tp.partition}:{broker}" for broker in before[tp]]
-        targets += [f"{tp.partition}:{broker}" for broker in replicas if broker not in before[tp]]
-    return {topic: {name: each for name, each in lists.items() if each} for topic, lists in found.items()}

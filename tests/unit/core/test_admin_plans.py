@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient import TopicPartition
-from pyclient.core.admin.plans import spread, throttled_replicas, with_factors, without
+from pyclient.admin import ReassignmentPlan
+from pyclient.core.admin.plans import spread, with_factors, without
 from pyclient.errors import InvalidReplicationFactorError
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -98,7 +99,10 @@ def test_preferred_leaders_alone_are_spread_by_the_order_of_replicas() -> None:
     assert spread({ONE: (1, 2), TWO: (1, 2)}, dict.fromkeys((1, 2))) == {ONE: (2, 1)}
 
 
-def test_what_is_throttled_is_all_that_is_copied_from_and_what_is_new() -> None:
-    assert throttled_replicas({ONE: (1, 2), TWO: (3,)}, {ONE: (2, 3), TWO: (1, 3)}) == {"t": {
-        "leader.replication.throttled.replicas": ["0:1", "0:2", "1:3"], "follower.replication.throttled.replicas": ["0:3", "1:1"]}}
-    assert throttled_replicas({ONE: (1, 2)}, {ONE: (2, 1)}) == {"t": {"leader.replication.throttled.replicas": ["0:1", "0:2"]}}
+def test_a_plan_says_what_is_copied_for_each_partition_and_in_all() -> None:
+    two, three = TopicPartition("t", 2), TopicPartition("t", 3)
+    plan = ReassignmentPlan({ONE: (1,), TWO: (1, 2), two: (1, 2), three: (1,)}, {ONE: (1, 2, 3), TWO: (2, 1), two: (3, 2), three: (2,)}, {ONE: 1500, TWO: 9, two: 7})
+    assert str(plan).splitlines() == [
+        "t-0: 1 -> 1,2,3, copies 3,000 bytes", "t-1: 1,2 -> 2,1, copies nothing", "t-2: 1,2 -> 3,2, copies 7 bytes", "t-3: 1 -> 2, copies an unknown number of bytes"]
+    assert (plan.total_bytes, plan.undo().total_bytes, plan.copied_bytes(three)) == (3007, 7, None)
+    assert str(ReassignmentPlan({}, {})) == "nothing to move"
