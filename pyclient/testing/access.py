@@ -161,8 +161,11 @@ def _allowed(address: Address, user: str, about: Resource, limit_s: float) -> se
 
 
 def _done(code: ErrorCode, doing: str, message: str | None) -> None:
-    """Raise NotReadyError for a retriable error, LocalClusterError for another one."""
-    if code is not ErrorCode.none and not code.retriable:
+    """Raise NotReadyError for a retriable error, LocalClusterError for another one.
+
+    A controller of Kafka 3.9 that has just been elected may not know yet which features are on.
+    """
+    if code not in (ErrorCode.none, ErrorCode.unsupported_version) and not code.retriable:
         raise LocalClusterError(f"{doing}: {code.name} ({message})")
     check(code, doing, message)
 

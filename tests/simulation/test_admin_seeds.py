@@ -7,21 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 
-from pyclient import AsyncAdmin, NewTopic, TopicPartition
-from pyclient.admin import ConfigResource, OffsetSpec
+from pyclient import AsyncAdmin
+from pyclient.admin import routing
 from pyclient.codec.apis import Api
-from pyclient.errors import InvalidPartitionsError, KafkaError, PartialFailureError, RetriableError, TopicExistsError, UnknownTopicOrPartitionError
+from pyclient.core.calls import Call, Done
+from pyclient.errors import (
+    GroupIdNotFoundError, InvalidPartitionsError, KafkaError, PartialFailureError, RetriableError, TopicExistsError, UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+)
 from pyclient.testing.fake.control import Fail
+from pyclient.testing.fake.model.homes import MOVES as MOVES_OF_COORDINATORS
 from pyclient.testing.simulation.faults import FOR_SERVICES, HANGS
 from pyclient.testing.simulation.world import World
+from tests.simulation.admin_steps import KINDS, Step
 
 SEEDS: Final = range(1, int(os.environ.get("PYCLIENT_SIMULATION_ADMIN_SEEDS", "6")) + 1)
 OPERATIONS: Final = 30
@@ -29,26 +36,19 @@ FAULTS: Final = 25
 SPAN_S: Final = 60.0
 LATE_S: Final = 0.5
 """Virtual seconds that a call may end after its timeout."""
-RECORDS: Final = 5
-NOT_CONTROLLER, NOT_COORDINATOR, LOADING, NOT_LEADER = 41, 16, 14, 6
+NOT_CONTROLLER, NOT_COORDINATOR, LOADING, NOT_LEADER, UNAVAILABLE, CONCURRENT = 41, 16, 14, 6, 15, 51
 MOVES: Final = (
     (Api.CREATE_TOPICS, NOT_CONTROLLER), (Api.DELETE_TOPICS, NOT_CONTROLLER), (Api.CREATE_PARTITIONS, NOT_CONTROLLER),
     (Api.INCREMENTAL_ALTER_CONFIGS, NOT_CONTROLLER), (Api.OFFSET_COMMIT, NOT_COORDINATOR), (Api.OFFSET_COMMIT, LOADING),
-    (Api.DELETE_RECORDS, NOT_LEADER), (Api.LIST_OFFSETS, NOT_LEADER),
+    (Api.DELETE_RECORDS, NOT_LEADER), (Api.LIST_OFFSETS, NOT_LEADER), (Api.FIND_COORDINATOR, UNAVAILABLE),
+    *((api, code) for api in (Api.DELETE_GROUPS, Api.LEAVE_GROUP, Api.OFFSET_DELETE, Api.OFFSET_FETCH, Api.DESCRIBE_GROUPS) for code in (NOT_COORDINATOR, LOADING)),
+    *((api, code) for api in (Api.INIT_PRODUCER_ID, Api.DESCRIBE_TRANSACTIONS) for code in (NOT_COORDINATOR, LOADING)),
+    (Api.LIST_GROUPS, LOADING), (Api.LIST_GROUPS, UNAVAILABLE), (Api.LIST_TRANSACTIONS, LOADING), (Api.LIST_TRANSACTIONS, UNAVAILABLE),
+    (Api.INIT_PRODUCER_ID, CONCURRENT), (Api.WRITE_TXN_MARKERS, NOT_LEADER), (Api.DESCRIBE_PRODUCERS, NOT_LEADER),
 )
 """What brokers answer while a role moves, beside the moves that faults make."""
-ALREADY: Final = (TopicExistsError, UnknownTopicOrPartitionError, InvalidPartitionsError)
+ALREADY: Final = (TopicExistsError, UnknownTopicOrPartitionError, InvalidPartitionsError, GroupIdNotFoundError, UnknownMemberIdError)
 """Of an operation whose response was lost, and that was repeated: it is done."""
-
-
-class Step(NamedTuple):
-    """An operation, and what must be so for each subject that it reports as done."""
-
-    call: Callable[[float], Awaitable[Any]]
-    """Does it, with a timeout."""
-    is_so: Callable[[Any, Any], bool]
-    """Of a subject and its result."""
-    subjects: tuple[Any, ...]
 
 
 class Scene:
@@ -62,7 +62,13 @@ class Scene:
             self.admin = AsyncAdmin(bootstrap_servers=self.world.bootstrap_servers, client_id="admin", request_timeout_ms=3_000)
         self.done: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
+        self.moves = 0
+        """How often coordinators may have moved."""
+        self.world.kafka.listeners.append(self._on_event)
         self._made = 0
+
+    def _on_event(self, event: str, facts: Mapping[str, object]) -> None:
+        self.moves += event in MOVES_OF_COORDINATORS
 
     def go(self) -> None:
         with self.world:
@@ -110,55 +116,6 @@ async def outcome(step: Step, timeout: float) -> tuple[dict[Any, Any], KafkaErro
     return (found if isinstance(found, dict) else dict.fromkeys(step.subjects)), None
 
 
-def create_topics(scene: Scene) -> Step:
-    names = (scene.name("new"), scene.name("new"))
-    return Step(lambda limit: scene.admin.create_topics([NewTopic(name, 3, 2) for name in names], timeout=limit),
-                lambda name, _: scene.cluster.topics().get(name) == 3, names)
-
-
-def delete_topics(scene: Scene) -> Step:
-    names = (scene.topic(), scene.topic())
-    return Step(lambda limit: scene.admin.delete_topics(names, timeout=limit), lambda name, _: name not in scene.cluster.topics(), names)
-
-
-def create_partitions(scene: Scene) -> Step:
-    names = (scene.topic(), scene.topic())
-    return Step(lambda limit: scene.admin.create_partitions(dict.fromkeys(names, 4), timeout=limit), lambda name, _: scene.cluster.topics()[name] == 4, names)
-
-
-def alter_configs(scene: Scene) -> Step:
-    name = scene.topic()
-    return Step(lambda limit: scene.admin.alter_configs({ConfigResource.topic(name): {"retention.ms": 12345}}, timeout=limit),
-                lambda name, _: scene.world.kafka.topics[name].config["retention.ms"] == "12345", (name,))
-
-
-def delete_records(scene: Scene) -> Step:
-    topic = scene.topic()
-    partitions = tuple(TopicPartition(topic, number) for number in (0, 1))
-    for tp in partitions:
-        for _ in range(RECORDS):
-            scene.cluster.produce(topic, b"x", partition=tp.partition)
-    return Step(lambda limit: scene.admin.delete_records(dict.fromkeys(partitions, -1), timeout=limit),
-                lambda tp, low: low == RECORDS and not scene.cluster.records(tp.topic, tp.partition), partitions)
-
-
-def list_offsets(scene: Scene) -> Step:
-    topic = scene.topic()
-    partitions = tuple(TopicPartition(topic, number) for number in (0, 1))
-    for tp in partitions:
-        scene.cluster.produce(topic, b"x", partition=tp.partition)
-    return Step(lambda limit: scene.admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), timeout=limit), lambda _, found: found.offset == 1, partitions)
-
-
-def alter_group_offsets(scene: Scene) -> Step:
-    group, tp = scene.name("group"), TopicPartition(scene.topic(), 0)
-    return Step(lambda limit: scene.admin.alter_group_offsets(group, {tp: 7}, timeout=limit), lambda tp, _: scene.cluster.committed(group)[tp].offset == 7, (tp,))
-
-
-KINDS: Final[tuple[Callable[[Scene], Step], ...]] = (
-    create_topics, delete_topics, create_partitions, alter_configs, delete_records, list_offsets, alter_group_offsets)
-
-
 @functools.cache
 def gone(seed: int) -> Scene:
     """The run of a seed."""
@@ -184,5 +141,38 @@ def test_operations_of_each_kind_succeed_and_some_fail() -> None:
 def test_the_sweep_sees_a_client_that_takes_a_refused_item_for_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyclient.core.admin.items._item_error", lambda *_: None)
     with pytest.raises(AssertionError, match="success is reported for"):
+        for seed in SEEDS:
+            Scene(seed).go()
+
+
+IGNORANT: Final[dict[str, Callable[..., Any]]] = {
+    "groups.delete_group_call": lambda *_, **__: None,
+    "groups.remove_members_call": lambda group, members, *_, **__: dict.fromkeys(members),
+    "transactions.init_call": lambda *_, **__: (1, 1),
+    "transactions.abort_marker_call": lambda tp, *_, **__: {tp: None},
+}
+"""Calls, and what each would return if it took every answer for success."""
+
+
+@pytest.mark.parametrize("call", IGNORANT)
+def test_the_sweep_sees_a_call_that_takes_every_answer_for_success(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    module, name = call.split(".")
+    make = getattr(importlib.import_module(f"pyclient.admin.{module}"), name)
+
+    def ignorant(*arguments: Any, **options: Any) -> Call:
+        made: Call = make(*arguments, **options)
+        made.judge = lambda message: Done(IGNORANT[call](*arguments))
+        return made
+
+    monkeypatch.setattr(f"pyclient.admin.{module}.{name}", ignorant)
+    with pytest.raises(AssertionError, match="success is reported for"):
+        for seed in SEEDS:
+            Scene(seed).go()
+
+
+def test_the_sweep_sees_a_call_that_outlasts_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    each = routing.each
+    monkeypatch.setattr("pyclient.admin.groups.each", lambda core, calls, timeout: each(core, calls, None))
+    with pytest.raises(AssertionError, match=r"ended after"):
         for seed in SEEDS:
             Scene(seed).go()

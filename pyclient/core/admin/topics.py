@@ -7,8 +7,9 @@ from typing import Any
 
 from pyclient.codec.apis import Api
 from pyclient.core.admin.items import per_item
-from pyclient.core.calls import Anywhere, Call, CallOutcome, Done, Finish
+from pyclient.core.calls import Again, Anywhere, Call, CallOutcome, Done, Finish
 from pyclient.core.cluster import Cluster
+from pyclient.errors import BrokerNotAvailableError
 from pyclient.records import NewPartitions, NewTopic
 
 
@@ -67,6 +68,8 @@ def metadata_call(topics: Iterable[str] | None, *, finish: Finish, deadline: flo
                 "include_topic_authorized_operations": False}
 
     def judge(message: Any) -> CallOutcome:
+        if not message.brokers:  # of a cluster without brokers, lists of all brokers would be empty
+            return Again(BrokerNotAvailableError("a broker that is still starting knows no brokers yet"))
         return Done(Cluster().updated(message))
 
     return Call(what="describing topics", api=Api.METADATA, target=Anywhere.ANY_NODE, fields=fields, judge=judge,

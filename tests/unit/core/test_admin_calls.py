@@ -135,6 +135,12 @@ def test_describing_creates_nothing(version: int) -> None:
     assert body(metadata_call(["a"], finish=ignore, deadline=None), version).allow_auto_topic_creation is False
 
 
+def test_a_broker_that_is_still_starting_and_knows_no_brokers_is_asked_again() -> None:
+    """Else lists of what all brokers have would be empty."""
+    empty = {**view(), "brokers": []}
+    assert isinstance(metadata_call([], finish=ignore, deadline=None).judge(answer(Api.METADATA, 13, **empty)), Again)
+
+
 def test_a_description_is_a_view_of_its_own_with_the_error_of_each_topic() -> None:
     call = metadata_call(["a", "b"], finish=ignore, deadline=None)
     verdict = call.judge(answer(Api.METADATA, 13, **view(topic("a", 1, 2), topic("b", error=UNKNOWN_TOPIC), controller=3)))
