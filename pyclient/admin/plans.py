@@ -69,9 +69,10 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
         return ReplicationThrottle(plan, rate, outcomes(list(wanted), await self._own_values(wanted, left), what="resource"))
 
     async def throttle_replication(self, throttle: ReplicationThrottle, *, timeout: float | None = OPTION) -> None:
-        """Begin a limit, before `alter_partition_reassignments`: as ``kafka-reassign-partitions.sh --throttle`` does, it
-        sets ``leader.replication.throttled.rate`` and ``follower.…`` of brokers, and adds the replicas to
-        ``….throttled.replicas`` of the topics.
+        """Begin a limit, before `alter_partition_reassignments`.
+
+        As ``kafka-reassign-partitions.sh --throttle`` does, it sets ``leader.replication.throttled.rate`` and
+        ``follower.…`` of brokers, and adds the replicas to ``….throttled.replicas`` of the topics.
 
         Raises:
             ClusterAuthorizationError, …: for a single resource; PartialFailureError: for several.

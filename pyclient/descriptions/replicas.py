@@ -56,7 +56,7 @@ class ReassignmentPlan:
 
     Only partitions that change are in it; ``str(plan)`` has a line for each. A plan is false when nothing changes.
     *sizes* has the bytes of one replica of each partition, as they were when the plan was made; those that no broker
-    told are missing.
+    has said are missing.
     """
 
     before: Mapping[TopicPartition, tuple[int, ...]]

@@ -48,7 +48,7 @@ class Scene(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=[
-    pytest.param(("4.3.1", 1), id="4.3.1"), pytest.param(("3.9.1", 3), id="3.9.1 on three"),
+    pytest.param(("4.3.1", 1), id="4.3.1"), pytest.param(("3.9.1", 3), id="3.9.1 on three", marks=pytest.mark.proof),
     pytest.param(("3.9.1", 1), id="3.9.1", marks=pytest.mark.proof), pytest.param(("4.3.1", 3), id="4.3.1 on three", marks=pytest.mark.proof)])
 def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     version, brokers = request.param

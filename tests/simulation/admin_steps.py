@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RECORDS: Final = 5
 LONG_MS: Final = 600_000
-"""Longer than any run: no session and no transaction ends by itself."""
+"""Longer than any run: no session and no transaction times out."""
 
 
 class Step(NamedTuple):
@@ -146,7 +146,10 @@ def list_groups(scene: Scene) -> Step:
 
 
 def transaction(scene: Scene, *, forgotten: bool = False) -> tuple[str, TopicPartition, Transaction]:
-    """A transactional id whose transaction is open, with a record in a partition; perhaps its coordinator knows nothing of it."""
+    """A transactional id whose transaction is open, with a record in a partition.
+
+    With *forgotten* its coordinator knows nothing of it.
+    """
     kafka, name, tp = scene.world.kafka, scene.name("transaction"), TopicPartition(scene.topic(), 0)
     keeper = kafka.part(TransactionCoordinator)
     made = Transaction(name, 1_000_000 + len(keeper.transactions) + scene.random.randrange(1_000_000), LONG_MS, epoch=0)

@@ -36,7 +36,7 @@ def throttled_replicas(before: Placement, after: Placement) -> dict[str, dict[st
 
 
 def resources_of(plan: ReassignmentPlan, alive: Iterable[int]) -> dict[ConfigResource, tuple[str, ...]]:
-    """What has configs that a limit for *plan* sets: those of its brokers that are alive, and topics; with the names."""
+    """What has configs that a limit for *plan* sets, with their names: its brokers that are alive, and its topics."""
     involved = {broker for placed in (plan.before, plan.after) for replicas in placed.values() for broker in replicas}
     brokers = {ConfigResource.broker(broker): RATES for broker in sorted(involved.intersection(alive))}
     lists = throttled_replicas(plan.before, plan.after)
