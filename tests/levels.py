@@ -39,6 +39,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     # Spark: the flights demo stays
     "tests/spark/test_benchmark.py": "the benchmark of Spark once",
     "tests/spark/test_exactly_once.py": "streams whose tasks and drivers fail at each step",
+    "tests/spark/test_notebook.py": "an example",
     "tests/spark/test_registry_columns.py": "columns of a registry in tasks; units have each case",
     "tests/spark/test_security.py": "each way to log in, a JVM's streams for each",
     "tests/spark/test_sink.py": "streams that fail and restart",
