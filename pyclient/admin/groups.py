@@ -1,30 +1,38 @@
 """Groups: list, describe, delete; their committed offsets and lag: look at, change, reset, delete."""
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
 
 from pyclient.admin.calls import BlockingCalls, outcomes, raise_failed
+from pyclient.admin.given import by_partition, known
+from pyclient.admin.given import partitions as partitions_of
 from pyclient.admin.records import INT64_MAX, ISOLATION, AsyncRecordCalls
 from pyclient.admin.routing import each
 from pyclient.client.facade_base import OPTION
 from pyclient.core.admin.groups import (
-    Removal, all_committed_call, delete_group_call, delete_offsets_call, describe_classic_group_call, describe_consumer_group_call, lags, list_groups_call,
+    Removal, all_committed_call, alter_offsets_call, delete_group_call, delete_offsets_call, describe_classic_group_call, describe_consumer_group_call, lags, list_groups_call,
     remove_members_call,
 )
 from pyclient.core.group.coordinator import NO_MEMBER
-from pyclient.core.group.offsets import commit_call, committed_call
+from pyclient.core.group.offsets import committed_call
 from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupMember, GroupOffset, OffsetReset
 from pyclient.descriptions.offsets import ListedOffset, OffsetSpec
-from pyclient.errors import GroupIdNotFoundError, GroupNotEmptyError, UnknownMemberIdError, UnsupportedVersionError
+from pyclient.errors import GroupIdNotFoundError, GroupNotEmptyError, UnknownMemberIdError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from pyclient.records import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
 Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata | int]
 Place: TypeAlias = OffsetSpec | datetime.datetime | int
 Goal: TypeAlias = Place | datetime.timedelta
+STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead", "Assigning", "Reconciling", "NotReady")
+TYPES: Final = ("classic", "consumer", "share", "streams")
+NEW_TOPIC_S: Final = 5.0
+"""How long a topic may be unknown to the coordinator that stores an offset of it."""
+UNKNOWN: Final = UnknownTopicOrPartitionError("not asked yet")
 NO_SUCH_GROUP = (GroupIdNotFoundError, UnsupportedVersionError)
 """What a broker answers to ConsumerGroupDescribe where a group is classic, or where it knows classic groups only."""
 
@@ -41,7 +49,7 @@ class AsyncGroupCalls(AsyncRecordCalls):
         Raises:
             PartialFailureError: some brokers did not answer; ``results`` has the groups of the others, by node id.
         """
-        left, wanted = self._left_of(timeout), (_names(states, "states"), _names(types, "types"))
+        left, wanted = self._left_of(timeout), (known(states, "states", STATES), known(types, "types", TYPES))
         cluster = await self._describe([], left())
 
         def ask(node: int) -> Any:
@@ -75,6 +83,8 @@ class AsyncGroupCalls(AsyncRecordCalls):
                 single member; PartialFailureError: for several, by member id or group instance id.
         """
         group, left = _group_id(group_id), self._left_of(timeout)
+        if isinstance(members, str | GroupMember):
+            raise TypeError(f"expected a list of members, got one: write [{members!r}]")
         chosen = (await self.describe_groups([group], timeout=left()))[group].members if members is None else members
         wanted = list(dict.fromkeys(_removal(each) for each in chosen))
         if wanted:
@@ -114,13 +124,28 @@ class AsyncGroupCalls(AsyncRecordCalls):
 
         Raises:
             GroupNotEmptyError: it has members, whose commits would overwrite these: stop them first.
-            UnknownTopicOrPartitionError, GroupAuthorizationError, TopicAuthorizationError, …
+            UnknownTopicOrPartitionError, TopicAuthorizationError, …: for a single partition; PartialFailureError: for
+                several. GroupAuthorizationError, …
         """
-        group, given = _group_id(group_id), {tp: _position(tp, offset) for tp, offset in offsets.items()}
-        try:
-            await self._core.call(lambda finish, deadline: commit_call(group, given, finish, deadline), self._limit(timeout))
-        except UnknownMemberIdError as error:
-            raise _has_members(group) from error
+        group, left = _group_id(group_id), self._left_of(timeout)
+        given = {tp: _position(tp, offset) for tp, offset in by_partition(offsets, "5000").items()}
+        answers = await self._stored(group, given, left)
+        if any(isinstance(answer, UnknownMemberIdError) for answer in answers.values()):
+            raise _has_members(group)
+        raise_failed(list(given), answers, what="partition")
+
+    async def _stored(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], left: Callable[[], float | None]) -> dict[TopicPartition, Any]:
+        """None or the error of each offset. A new topic is waited for: coordinators learn of it later."""
+        answers: dict[TopicPartition, Any] = dict.fromkeys(offsets, UNKNOWN)
+        until, tries = self._core.clock() + NEW_TOPIC_S, 0
+        while missing := {tp: offsets[tp] for tp, answer in answers.items() if isinstance(answer, UnknownTopicOrPartitionError)}:
+            answers |= await self._core.call(_storing(group, missing), left())
+            rest, pause, tries = left(), self._core.backoff.after(tries), tries + 1
+            if self._core.clock() + pause > until or (rest is not None and rest <= pause):
+                break
+            if any(isinstance(answer, UnknownTopicOrPartitionError) for answer in answers.values()):
+                await asyncio.sleep(pause)
+        return answers
 
     async def reset_group_offsets(self, group_id: str, to: Goal | None = None, *, shift_by: int | None = None,
                                   partitions: Iterable[TopicPartition] | None = None, dry_run: bool = False,
@@ -154,7 +179,7 @@ class AsyncGroupCalls(AsyncRecordCalls):
             GroupSubscribedToTopicError: its members subscribe to the topic. GroupIdNotFoundError, …: for a single
                 partition; PartialFailureError: for several.
         """
-        group, wanted = _group_id(group_id), list(dict.fromkeys(partitions))
+        group, wanted = _group_id(group_id), partitions_of(partitions)
         answers = await self._core.call(lambda finish, deadline: delete_offsets_call(group, wanted, finish=finish, deadline=deadline), self._limit(timeout))
         raise_failed(wanted, answers, what="partition")
 
@@ -164,7 +189,7 @@ class AsyncGroupCalls(AsyncRecordCalls):
                 raise _has_members(group)
 
     async def _committed(self, group: str, partitions: Iterable[TopicPartition] | None, timeout: float | None) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        wanted = None if partitions is None else list(partitions)
+        wanted = None if partitions is None else partitions_of(partitions)
         found: dict[TopicPartition, OffsetAndMetadata | None] = await self._core.call(lambda finish, deadline: all_committed_call(
             group, finish=finish, deadline=deadline) if wanted is None else committed_call(group, wanted, finish, deadline, stable=False), self._limit(timeout))
         return dict(sorted(found.items()))
@@ -253,6 +278,10 @@ def _name(removal: Removal) -> str:
     return removal.group_instance_id or removal.member_id
 
 
+def _storing(group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Any:
+    return lambda finish, deadline: alter_offsets_call(group, offsets, finish=finish, deadline=deadline)
+
+
 def _described(make: Any, group: str) -> Any:
     return lambda finish, deadline: make(group, finish=finish, deadline=deadline)
 
@@ -267,12 +296,6 @@ def _group_id(given: object) -> str:
     if not isinstance(given, str) or not given:
         raise TypeError(f"expected a group id as str that is not empty, got {given!r}")
     return given
-
-
-def _names(given: Iterable[str], what: str) -> list[str]:
-    if isinstance(given, str):
-        raise TypeError(f"{what} is the str {given!r}: write [{given!r}]")
-    return list(given)
 
 
 def _position(tp: TopicPartition, given: object) -> OffsetAndMetadata:

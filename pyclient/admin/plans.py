@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from pyclient.admin.calls import BlockingCalls, outcomes, raise_failed
 from pyclient.admin.configs import AsyncConfigCalls
+from pyclient.admin.given import brokers as brokers_of
+from pyclient.admin.given import names
 from pyclient.admin.replicas import AsyncReplicaCalls
 from pyclient.admin.routing import by_broker
 from pyclient.admin.topics import AsyncTopicCalls
@@ -42,7 +44,7 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
         Raises:
             InvalidReplicationFactorError: too few brokers would be left. UnknownTopicOrPartitionError, …
         """
-        leaving = frozenset(brokers)
+        leaving = frozenset(brokers_of(brokers))
         return await self._plan(topics, lambda placed, racks: without(placed, racks, leaving), timeout)
 
     async def plan_even_replicas(self, topics: Iterable[str] | None = None, *, timeout: float | None = OPTION) -> ReassignmentPlan:
@@ -77,7 +79,7 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
         Raises:
             ClusterAuthorizationError, …: for a single resource; PartialFailureError: for several.
         """
-        await self.alter_configs(beginning(throttle), timeout=timeout)
+        await self.alter_configs(beginning(_throttle(throttle)), timeout=timeout)
 
     async def end_throttle(self, throttle: ReplicationThrottle, *, timeout: float | None = OPTION) -> None:
         """End a limit, when `list_partition_reassignments` is empty: rates and lists are again as they were before it.
@@ -90,6 +92,7 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
                 UnknownTopicOrPartitionError, …: for a single resource; PartialFailureError: for several.
         """
         left = self._left_of(timeout)
+        throttle = _throttle(throttle)
         found = await self._own_values({resource: tuple(values) for resource, values in throttle.before.items()}, left)
         changes = ending(throttle, {resource: values for resource, values in found.items() if not isinstance(values, KafkaError)})
         answers = await by_broker(self._core, by_node(changes), lambda node, those, finish, deadline: alter_configs_call(
@@ -105,7 +108,7 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
 
     async def _plan(self, topics: Iterable[str] | None, make: Callable[[Placement, Racks], Placement], timeout: float | None) -> ReassignmentPlan:
         left = self._left_of(timeout)
-        wanted = None if topics is None else list(topics)
+        wanted = None if topics is None else names(topics, "topics")
         described = await self.describe_topics(await self.list_topics(timeout=left()) if wanted is None else wanted, timeout=left())
         cluster = await self._describe([], left())
         placed = {TopicPartition(name, part.partition): part.replicas for name, topic in described.items() for part in topic.partitions}
@@ -159,6 +162,12 @@ class PlanCalls(BlockingCalls):
     def end_throttle(self, throttle: ReplicationThrottle, *, timeout: float | None = OPTION) -> None:
         """As `AsyncAdmin.end_throttle`."""
         self._call(lambda: self._admin.end_throttle(throttle, timeout=timeout))
+
+
+def _throttle(given: object) -> ReplicationThrottle:
+    if not isinstance(given, ReplicationThrottle):
+        raise TypeError(f"expected a ReplicationThrottle, which plan_throttle makes, got {type(given).__name__}")
+    return given
 
 
 def _at_least_one(what: str, given: object) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from pyclient.admin.calls import AsyncCalls, BlockingCalls, outcomes
+from pyclient.admin.given import by_partition
 from pyclient.admin.routing import ToLeader, by_leader
 from pyclient.client.facade_base import OPTION
 from pyclient.core.admin.records import by_version, delete_records_call, list_offsets_call
@@ -35,7 +36,7 @@ class AsyncRecordCalls(AsyncCalls):
         """
         if isolation_level not in ISOLATION:
             raise ValueError(f"isolation_level is {isolation_level!r}: expected read_uncommitted or read_committed")
-        wanted = {tp: _spec(tp, spec) for tp, spec in _partitions(specs, "OffsetSpec.LATEST").items()}
+        wanted = {tp: _spec(tp, spec) for tp, spec in by_partition(specs, "OffsetSpec.LATEST").items()}
         return outcomes(list(wanted), await self._listed(wanted, ISOLATION[isolation_level], self._limit(timeout)), what="partition")
 
     async def _listed(self, specs: Mapping[TopicPartition, int], isolation: int, limit: float | None) -> dict[TopicPartition, Any]:
@@ -55,7 +56,7 @@ class AsyncRecordCalls(AsyncCalls):
                 several.
         """
         limit = self._limit(timeout)
-        wanted = {tp: _offset(tp, offset) for tp, offset in _partitions(before, "5000").items()}
+        wanted = {tp: _offset(tp, offset) for tp, offset in by_partition(before, "5000").items()}
         answers = await by_leader(self._core, wanted, lambda node, those, finish, deadline: delete_records_call(
             {tp: wanted[tp] for tp in those}, node=node, timeout=self._broker_limit(limit), finish=finish, deadline=deadline),
             limit, what="deleting records")
@@ -80,12 +81,6 @@ class RecordCalls(BlockingCalls):
 def _listing(specs: Mapping[TopicPartition, int], isolation: int) -> ToLeader:
     return lambda node, those, finish, deadline: list_offsets_call(
         {tp: specs[tp] for tp in those}, node=node, isolation=isolation, finish=finish, deadline=deadline)
-
-
-def _partitions(given: object, example: str) -> dict[TopicPartition, Any]:
-    if not isinstance(given, Mapping) or not all(isinstance(tp, TopicPartition) for tp in given):
-        raise TypeError(f'expected a dict by partition, as {{TopicPartition("orders", 0): {example}}}, got {type(given).__name__}: {given!r}')
-    return dict(given)
 
 
 def _spec(tp: TopicPartition, given: object) -> int:

@@ -5,6 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pyclient.admin.calls import AsyncCalls, BlockingCalls, outcomes, raise_failed
+from pyclient.admin.given import brokers as brokers_of
+from pyclient.admin.given import by_partition
+from pyclient.admin.given import partitions as partitions_of
 from pyclient.admin.routing import each
 from pyclient.client.facade_base import OPTION
 from pyclient.core.admin.replicas import alter_reassignments_call, describe_log_dirs_call, elect_leaders_call, list_reassignments_call
@@ -27,7 +30,7 @@ class AsyncReplicaCalls(AsyncCalls):
                 replica is alive. UnknownTopicOrPartitionError, ClusterAuthorizationError, …: for a single partition;
                 PartialFailureError: for several.
         """
-        wanted, kind, limit = None if partitions is None else _partitions(partitions), ElectionType(election), self._limit(timeout)
+        wanted, kind, limit = None if partitions is None else partitions_of(partitions), ElectionType(election), self._limit(timeout)
         answers: dict[TopicPartition, Any] = await self._core.call(lambda finish, deadline: elect_leaders_call(
             wanted, kind, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit)
         return outcomes(sorted(answers) if wanted is None else wanted, answers, what="partition")
@@ -42,7 +45,7 @@ class AsyncReplicaCalls(AsyncCalls):
                 nothing to cancel. UnknownTopicOrPartitionError, ClusterAuthorizationError, …: for a single partition;
                 PartialFailureError: for several.
         """
-        wanted, limit = {tp: _brokers(tp, those) for tp, those in replicas.items()}, self._limit(timeout)
+        wanted, limit = {tp: _brokers(tp, those) for tp, those in by_partition(replicas, "[1, 2]").items()}, self._limit(timeout)
         if wanted:
             answers = await self._core.call(lambda finish, deadline: alter_reassignments_call(
                 wanted, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit)
@@ -55,7 +58,7 @@ class AsyncReplicaCalls(AsyncCalls):
         Raises:
             ClusterAuthorizationError, …
         """
-        wanted, limit = None if partitions is None else _partitions(partitions), self._limit(timeout)
+        wanted, limit = None if partitions is None else partitions_of(partitions), self._limit(timeout)
         found: dict[TopicPartition, Reassignment] = await self._core.call(lambda finish, deadline: list_reassignments_call(
             wanted, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit)
         return dict(sorted(found.items()))
@@ -69,9 +72,9 @@ class AsyncReplicaCalls(AsyncCalls):
             ClusterAuthorizationError, BrokerNotAvailableError, …: for a single broker; PartialFailureError: for
                 several.
         """
-        left, those = self._left_of(timeout), None if partitions is None else _partitions(partitions)
+        left, those = self._left_of(timeout), None if partitions is None else partitions_of(partitions)
         cluster = await self._describe([], left())
-        wanted = sorted(cluster.nodes) if brokers is None else list(dict.fromkeys(brokers))
+        wanted = sorted(cluster.nodes) if brokers is None else list(dict.fromkeys(brokers_of(brokers)))
 
         def ask(node: int) -> Any:
             return lambda finish, deadline: describe_log_dirs_call(node, those, finish=finish, deadline=deadline)
@@ -105,20 +108,10 @@ class ReplicaCalls(BlockingCalls):
         return self._call(lambda: self._admin.describe_log_dirs(brokers, partitions=partitions, timeout=timeout))
 
 
-def _partitions(given: Iterable[object]) -> list[TopicPartition]:
-    if isinstance(given, TopicPartition):
-        raise TypeError(f"expected a list of partitions, got one: write [{given!r}]")
-    found = list(dict.fromkeys(given))
-    wrong = [each for each in found if not isinstance(each, TopicPartition)]
-    if wrong:
-        raise TypeError(f'expected partitions, as [TopicPartition("orders", 0)], got {wrong[0]!r}')
-    return found  # type: ignore[return-value]  # each was looked at
-
-
 def _brokers(tp: TopicPartition, given: Sequence[int] | None) -> list[int] | None:
     if given is None:
         return None
-    brokers = list(given)
-    if not brokers:
+    found = brokers_of(given, f"the list of {tp}")
+    if not found:
         raise ValueError(f"no brokers are given for {tp}; None cancels a reassignment")
-    return brokers
+    return found

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from pyclient.admin.calls import AsyncCalls, BlockingCalls, outcomes
+from pyclient.admin.given import known
+from pyclient.admin.given import partitions as partitions_of
 from pyclient.admin.routing import by_leader, each
 from pyclient.client.facade_base import OPTION
 from pyclient.core.admin.transactions import abort_marker_call, describe_producers_call, describe_transaction_call, list_transactions_call
@@ -15,6 +17,7 @@ from pyclient.records import TopicPartition
 
 OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """The states of a transaction that has not ended."""
+STATES: Final = ("Empty", *OPEN, "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 SHORTEST: Final = 0.001
 """Seconds; the transaction timeout of an id that is only fenced, and begins none."""
 
@@ -33,7 +36,7 @@ class AsyncTransactionCalls(AsyncCalls):
         Raises:
             PartialFailureError: some brokers did not answer; ``results`` has those of the others, by node id.
         """
-        left, wanted, ids = self._left_of(timeout), _many(states, str, "states"), _many(producer_ids, int, "producer_ids")
+        left, wanted, ids = self._left_of(timeout), known(states, "states", STATES), _many(producer_ids, int, "producer_ids")
         longer = None if running_longer_than is None else round(running_longer_than * 1000)
         if longer is not None and not wanted:
             wanted = list(OPEN)  # for brokers, one that has ended has run for ever
@@ -69,7 +72,7 @@ class AsyncTransactionCalls(AsyncCalls):
             UnknownTopicOrPartitionError, TopicAuthorizationError, …: for a single partition; PartialFailureError: for
                 several.
         """
-        wanted = _partitions(partitions)
+        wanted = partitions_of(partitions)
         answers = await by_leader(self._core, wanted, lambda node, those, finish, deadline: describe_producers_call(
             those, node=node, finish=finish, deadline=deadline), self._limit(timeout), what="describing producers")
         return {tp: tuple(sorted(found)) for tp, found in outcomes(wanted, answers, what="partition").items()}
@@ -162,11 +165,4 @@ def _many(given: Iterable[Any], kind: type[Any], what: str) -> list[Any]:
     wrong = [each for each in found if not isinstance(each, kind) or isinstance(each, bool)]
     if wrong:
         raise TypeError(f"{what} has {wrong[0]!r}: expected {kind.__name__}")
-    return found
-
-
-def _partitions(given: Iterable[object]) -> list[TopicPartition]:
-    found = [tp for tp in dict.fromkeys(given) if isinstance(tp, TopicPartition)] if not isinstance(given, TopicPartition) else [given]
-    if not found:
-        raise TypeError(f'expected partitions, as [TopicPartition("orders", 0)], got {given!r}')
     return found

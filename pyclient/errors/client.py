@@ -165,7 +165,7 @@ class PartialFailureError(KafkaError):
     def __init__(self, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any] | None = None) -> None:
         listed = "; ".join(cause.message for cause in list(errors.values())[:5])
         more = f"; and {len(errors) - 5} more" if len(errors) > 5 else ""
-        super().__init__(f"{len(errors)} items failed, the others were done ({listed}{more})")
+        super().__init__(f"{len(errors)} item{'' if len(errors) == 1 else 's'} failed, the others were done ({listed}{more})")
         self.errors = dict(errors)
         self.results = dict(results or {})
 

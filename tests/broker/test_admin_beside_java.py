@@ -341,7 +341,7 @@ def test_changes_by_both_leave_the_same(scene: Scene) -> None:
     def state(name: str) -> list[object]:
         resource = ConfigResource.topic(name)
         return [
-            [(each.partition, each.leader, each.replicas) for each in admin.describe_topics([name])[name].partitions],
+            [(each.partition, len(each.replicas), each.leader in each.replicas) for each in admin.describe_topics([name])[name].partitions],
             {key: (each.value, each.source) for key, each in admin.describe_configs([resource])[resource].items()},
             {tp.partition: each.committed for tp, each in admin.group_offsets(name, lag=False).items()},
             [each._replace(resource_name="") for each in admin.describe_acls(AclFilter(resource_name=name))],

@@ -11,7 +11,7 @@ import pytest
 
 from pyclient import Admin, AsyncAdmin, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from pyclient.admin import GroupOffset, OffsetReset, OffsetSpec, read_offsets, write_offsets
-from pyclient.errors import GroupIdNotFoundError, GroupNotEmptyError, GroupSubscribedToTopicError, PartialFailureError, UnknownMemberIdError
+from pyclient.errors import GroupIdNotFoundError, GroupNotEmptyError, GroupSubscribedToTopicError, PartialFailureError, UnknownMemberIdError, UnknownTopicOrPartitionError
 from pyclient.testing import LocalCluster
 from tests.kafka import WRITTEN_AT, make_topic
 from tests.waiting import eventually
@@ -138,3 +138,12 @@ def test_offsets_go_into_a_file_and_into_another_group(admin: Admin, topic: str,
     write_offsets(tmp_path / "offsets.csv", admin.group_offsets(topic))
     admin.alter_group_offsets(f"{topic}-copy", read_offsets(tmp_path / "offsets.csv"))
     assert [each.committed for each in admin.group_offsets(f"{topic}-copy").values()] == [OffsetAndMetadata(2), OffsetAndMetadata(0)]
+
+
+def test_of_several_offsets_those_of_unknown_topics_are_named_and_the_others_stored(admin: Admin, topic: str, tps: list[TopicPartition]) -> None:
+    unknown = TopicPartition(f"{topic}-none", 0)
+    with pytest.raises(PartialFailureError) as failed:
+        admin.alter_group_offsets(topic, {tps[0]: 3, unknown: 1})
+    assert failed.value.results == {tps[0]: None}
+    assert isinstance(failed.value.errors[unknown], UnknownTopicOrPartitionError)
+    assert {tp: each.committed and each.committed.offset for tp, each in admin.group_offsets(topic).items()} == {tps[0]: 3}

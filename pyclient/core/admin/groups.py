@@ -9,13 +9,13 @@ from pyclient.codec.consumer_protocol import decode_assignment
 from pyclient.core.acl_errors import error_of
 from pyclient.core.admin.items import refused
 from pyclient.core.admin.partitions import by_topic
-from pyclient.core.calls import Broker, Call, CallOutcome, Coordinator, Done, Finish
+from pyclient.core.calls import Again, Broker, Call, CallOutcome, Coordinator, Done, Finish
 from pyclient.core.group.classic_calls import BATCHED_SINCE, REASON_LIMIT
 from pyclient.core.group.coordinator import NO_MEMBER, refusal
-from pyclient.core.group.offsets import read_all_committed
+from pyclient.core.group.offsets import commit_call, read_all_committed
 from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupMember
-from pyclient.errors import GroupIdNotFoundError, ProtocolError, UnknownServerError
-from pyclient.records import TopicPartition
+from pyclient.errors import GroupIdNotFoundError, ProtocolError, UnknownServerError, UnknownTopicOrPartitionError
+from pyclient.records import OffsetAndMetadata, TopicPartition
 
 STATES_SINCE: Final = 4
 TYPES_SINCE: Final = 5
@@ -119,6 +119,22 @@ def all_committed_call(group: str, *, finish: Finish, deadline: float | None) ->
     return Call(what=f"looking up all offsets of group {group!r}", api=Api.OFFSET_FETCH, target=Coordinator(group), fields=fields,
                 judge=lambda message: read_all_committed(group, message), finish=finish, deadline=deadline,
                 versions=VersionRange(ALL_OFFSETS_SINCE, SPOKEN[Api.OFFSET_FETCH].high))
+
+
+def alter_offsets_call(group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, finish: Finish, deadline: float | None) -> Call:
+    """Store offsets for a group without members; the result maps each partition to None or its error."""
+    def judge(message: Any) -> CallOutcome:
+        answers: dict[TopicPartition, Any] = {}
+        for tp, code in [(TopicPartition(topic.name, part.partition_index), part.error_code) for topic in message.topics for part in topic.partitions]:
+            found = refusal(Api.OFFSET_COMMIT, code, group, tp) if code else None
+            if isinstance(found, Again) and not isinstance(found.error, UnknownTopicOrPartitionError):
+                return found
+            answers[tp] = found.error if isinstance(found, Again) else found
+        return Done(answers)
+
+    call = commit_call(group, offsets, finish, deadline)
+    call.judge = judge
+    return call
 
 
 def delete_offsets_call(group: str, partitions: Collection[TopicPartition], *, finish: Finish, deadline: float | None) -> Call:

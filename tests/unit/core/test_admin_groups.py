@@ -9,11 +9,12 @@ from pyclient.admin import GroupListing, GroupMember
 from pyclient.codec.apis import Api
 from pyclient.codec.consumer_protocol import encode_assignment
 from pyclient.core.admin.groups import (
+    alter_offsets_call,
     Removal, all_committed_call, delete_group_call, delete_offsets_call, describe_classic_group_call, describe_consumer_group_call, lags, list_groups_call,
     remove_members_call,
 )
 from pyclient.core.calls import Again, Broker, Call, Coordinator, Done
-from pyclient.errors import GroupAuthorizationError, GroupIdNotFoundError, GroupNotEmptyError, GroupSubscribedToTopicError, UnknownMemberIdError
+from pyclient.errors import GroupAuthorizationError, GroupIdNotFoundError, GroupNotEmptyError, GroupSubscribedToTopicError, UnknownMemberIdError, UnknownTopicOrPartitionError
 from pyclient.plugins import Assignment
 from pyclient.records import OffsetAndMetadata, TopicPartition
 from tests.unit.core.test_admin_calls import body, ignore, versions
@@ -153,3 +154,18 @@ def test_each_removed_member_has_its_own_outcome() -> None:
     assert "group instance id 'static', group 'g'" in str(verdict.result[STATIC])
     assert verdict.result[OTHER] is None
     assert isinstance(removing().judge(answer(Api.LEAVE_GROUP, 5, error_code=NOT_COORDINATOR, members=[])), Again)
+
+
+def test_each_offset_that_is_stored_has_its_own_outcome_and_a_moved_coordinator_is_asked_again() -> None:
+    def judged(*codes: int) -> Any:
+        parts = [{"partition_index": number, "error_code": code} for number, code in enumerate(codes)]
+        call = alter_offsets_call("g", {ONE: OffsetAndMetadata(1), TWO: OffsetAndMetadata(2)}, finish=ignore, deadline=None)
+        return call.judge(answer(Api.OFFSET_COMMIT, 9, topics=[{"name": "t", "partitions": parts}]))
+
+    assert judged(0, 0) == Done({ONE: None, TWO: None})
+    found = judged(0, 3)
+    assert found.result[ONE] is None
+    assert isinstance(found.result[TWO], UnknownTopicOrPartitionError)
+    assert isinstance(judged(0, 16), Again)
+    assert isinstance(judged(0, 14), Again)
+    assert isinstance(judged(0, 25).result[TWO], UnknownMemberIdError)

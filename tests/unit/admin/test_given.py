@@ -1,0 +1,42 @@
+"""What users give wrongly to Admin's calls is named at once, with what to write; nothing is sent."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pyclient import AsyncAdmin, TopicPartition
+from pyclient.admin import ReassignmentPlan
+
+TP = TopicPartition("orders", 0)
+WRONG: dict[str, tuple[Callable[[Any], Awaitable[object]], str]] = {
+    "one partition": (lambda admin: admin.delete_group_offsets("g", TP), r"expected a list of partitions, got one: write \[TopicPartition"),
+    "a topic for a partition": (lambda admin: admin.group_offsets("g", ["orders"]), r"""as \[TopicPartition\("orders", 0\)\], got 'orders'"""),
+    "a producer's topic": (lambda admin: admin.describe_producers([TP, "orders"]), "got 'orders'"),
+    "a list of offsets": (lambda admin: admin.alter_group_offsets("g", [TP]), "expected a dict by partition, as .* 5000}, got list"),
+    "offsets by topic": (lambda admin: admin.alter_group_offsets("g", {"orders": 0}), "expected a dict by partition"),
+    "one member": (lambda admin: admin.remove_members("g", "belt-1"), r"write \['belt-1'\]"),
+    "one broker": (lambda admin: admin.plan_without_brokers(1), r"brokers is 1: write \[1\]"),
+    "a broker as text": (lambda admin: admin.alter_partition_reassignments({TP: ["1"]}), r"the list of orders-0 has '1': expected node ids"),
+    "one broker of a partition": (lambda admin: admin.alter_partition_reassignments({TP: 1}), r"the list of orders-0 is 1: write \[1\]"),
+    "one topic": (lambda admin: admin.plan_even_replicas("orders"), r"topics is the str 'orders': write \['orders'\]"),
+    "a plan for a limit": (lambda admin: admin.throttle_replication(ReassignmentPlan({}, {})), "expected a ReplicationThrottle, which plan_throttle makes"),
+    "no limit": (lambda admin: admin.end_throttle(None), "got NoneType"),
+    "a group's state": (lambda admin: admin.list_groups(states=["Sleeping"]), "states has 'Sleeping': expected some of PreparingRebalance, "),
+    "a group's type": (lambda admin: admin.list_groups(types=["new"]), "types has 'new': expected some of classic, consumer"),
+    "a transaction's state": (lambda admin: admin.list_transactions(states=["open"]), "states has 'open': expected some of Empty, Ongoing"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_given_wrongly_is_named_before_anything_is_sent(what: str) -> None:
+    call, said = WRONG[what]
+
+    async def main() -> None:
+        async with AsyncAdmin(bootstrap_servers="localhost:1") as admin:
+            await call(admin)
+
+    with pytest.raises((TypeError, ValueError), match=said):
+        asyncio.run(main())
