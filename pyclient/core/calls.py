@@ -75,7 +75,8 @@ class Again:
 
 
 CallOutcome: TypeAlias = Done | Again | KafkaError
-Finish: TypeAlias = Callable[[Any, BaseException | None], None]
+Finish: TypeAlias = Callable[[Any, BaseException | None], object]
+"""Returns True when no manager has anything to do because of it."""
 
 
 @attrs.define(eq=False)
@@ -259,15 +260,16 @@ class Calls:
             held=None if call.use is Use.MEMBERSHIP else 0.0,
             patience=patience(self._request_timeout, call.unheard) if call.target is Anywhere.ANY_NODE else None, versions=call.versions, done=lambda now, outcome: self._answered(now, call, outcome))
 
-    def _answered(self, now: float, call: Call, outcome: Outcome) -> None:
+    def _answered(self, now: float, call: Call, outcome: Outcome) -> bool:
+        """Returns whether the call has ended and nothing is to be done because of it."""
         self._now = now
         call.in_flight, call.waits_since = False, None
         self._heard(now, call, outcome)
         if call not in self._open:
-            return
+            return False
         match self._outcome(call, outcome):
             case Done(result):
-                self._end(call, result, None)
+                return self._end(call, result, None) and not self._open
             case Again(error, elsewhere, pause):
                 if elsewhere:
                     self._lose(call)
@@ -277,6 +279,7 @@ class Calls:
                     self._pause(now, call, error, pause)
             case KafkaError() as error:
                 self._end(call, None, error)
+        return False
 
     def _outcome(self, call: Call, outcome: Outcome) -> CallOutcome:
         if isinstance(outcome, Reply):
@@ -301,10 +304,12 @@ class Calls:
         call.last_error = error
         call.not_before = now + (self._backoff.after(call.attempts, error) if pause is None else pause)
 
-    def _end(self, call: Call, result: Any, error: BaseException | None) -> None:
-        if call in self._open:
-            self._take_out(call)
-            call.finish(result, error)
+    def _end(self, call: Call, result: Any, error: BaseException | None) -> bool:
+        """Returns whether nothing is to be done because of it."""
+        if call not in self._open:
+            return False
+        self._take_out(call)
+        return call.finish(result, error) is True
 
     def _take_out(self, call: Call) -> None:
         """Remove a call, and the coordinator look-up when no other call waits for it."""

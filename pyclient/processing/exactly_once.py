@@ -93,6 +93,7 @@ class ExactlyOnce:
 
         Raises:
             KafkaError: it is fatal (close both clients), or transactions failed as often as *restart* allows.
+            IllegalStateError: your code has begun or ended a transaction of the producer, or closed a client.
             Exception: what *transform* raised, if there is no topic for dead letters. The transaction was aborted.
         """
         if not self._running.acquire(blocking=False):

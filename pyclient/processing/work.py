@@ -143,6 +143,7 @@ class Loop:
 
         Raises:
             KafkaError: it is fatal, or transactions failed as often as the policy allows.
+            IllegalStateError: someone else uses the clients.
             Exception: what the function raised, when there is no topic for dead letters.
         """
         yield from self._initialize()
@@ -174,7 +175,8 @@ class Loop:
                     raise
 
     def _wait_after(self, error: KafkaError | BadOutputError) -> Steps[Step, None]:
-        seconds = None if getattr(error, "fatal", False) else self._attempts.pause(error)
+        ends = isinstance(error, IllegalStateError) or getattr(error, "fatal", False)  # it would not be allowed later, either
+        seconds = None if ends else self._attempts.pause(error)
         if seconds is None:
             raise error
         log.warning("a transaction of %s was aborted and is repeated after %.1f s (attempt %d): %s", self.producer, seconds, self._attempts.count, error)

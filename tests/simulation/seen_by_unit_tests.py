@@ -17,6 +17,8 @@ REFUSED: Final = f"{CLASSIC}::test_G04_a_member_can_be_lost_or_refused_in_every_
 REFUSED_WITH_AN_EPOCH: Final = f"{CONSUMER}::test_N02_a_member_can_be_fenced_or_refused_in_every_state_with_an_epoch"
 LEAVES: Final = f"{CONSUMER}::test_N02_a_member_can_leave_in_every_state"
 CONNECTIONS: Final = "tests/unit/core/test_connection_table.py::test_the_table_has_no_other_row"
+TRANSACTING: Final = "tests/unit/core/test_transactions.py"
+SENDING: Final = "tests/unit/core/test_sender_transactional.py"
 POOL: Final = "tests/unit/net/test_pool.py"
 UNKNOWN_MEMBER, FENCED_INSTANCE, FENCED_EPOCH, BAD_PATTERN = 25, 82, 110, 128
 
@@ -41,6 +43,11 @@ _OF_ROWS: Final = {
     **{("consumer member", state, "LEFT"): f"{LEAVES}[State.{state}]" for state in ("OUT", "JOINING", "ACKNOWLEDGING", "LISTENER_FAILED")},
     ("sequence", "DRAINING", "STORED"): "tests/unit/core/test_sender_idempotent.py"
         "::test_I05_a_batch_that_is_stored_behind_a_gap_counts_and_a_new_epoch_starts_all_the_same",
+    ("transaction", "READY", "INITIALIZE"): f"{TRANSACTING}::test_another_transactional_id_may_follow_while_no_transaction_is_open",
+    ("transaction", "IN_TRANSACTION", "SEND_OFFSETS"): f"{TRANSACTING}::test_T04_offsets_carry_the_members_identity",
+    ("transaction", "INITIALIZING", "REFUSED"): f"{TRANSACTING}::test_a_refused_id_may_be_asked_for_again",
+    **{("transaction", state, "FATAL"): f"{TRANSACTING}::test_a_fatal_error_is_possible_in_every_state[TransactionState.{state}]"
+       for state in ("UNINITIALIZED", "READY", "ABORTABLE_ERROR")},
     **{("connection", state, event): CONNECTIONS for state, event in (("CONNECTING", "LOST"), ("REAUTHENTICATING", "RETIRED"), ("DRAINING", "LOST"))},
 }
 
@@ -61,6 +68,30 @@ _OF_BUGS: Final = {
         _SLOWER, "tests/unit/core/test_silence.py::test_patience_is_short_doubles_with_each_failure_and_ends_at_the_request_timeout"),
     "a silent node is chosen like another": Exempt(
         _SLOWER, f"{POOL}::test_a_silent_node_is_not_asked_while_others_can_be_and_is_when_all_are_silent"),
+    "an aborting producer sends what has not left": Exempt(
+        "it is aborted all the same", f"{SENDING}::test_T03_an_abort_sends_nothing_that_has_not_left"),
+    "a commit waits until the linger is over": Exempt(_SLOWER, f"{SENDING}::test_a_commit_does_not_wait_until_the_linger_is_over"),
+    "a commit does not wait for its offsets": Exempt(
+        "the loop waits for them before", f"{TRANSACTING}::test_T01_one_request_is_in_flight_partitions_before_offsets_before_the_end"),
+    "offsets are done before they are answered": Exempt(
+        "the commit waits for them, too", f"{TRANSACTING}::test_T09_an_outdated_member_cannot_commit_its_offsets"),
+    "another producer id in the answer to EndTxn is ignored": Exempt(
+        "it comes after 32,767 transactions", f"{TRANSACTING}::test_T05_the_end_may_give_another_producer_id"),
+    "a producer that is fenced at the end goes on": Exempt(
+        "its next request is refused as well", f"{TRANSACTING}::test_a_producer_that_learns_at_the_end_that_it_is_fenced_stops_for_good"),
+    "a coordinator that moved is not looked up": Exempt(
+        "a coordinator that is asked for long is looked up all the same", f"{TRANSACTING}::test_a_coordinator_that_moved_is_looked_up_again"),
+    "a failure in protocol V1 is followed by no new epoch": Exempt(
+        "a broker has to lack a batch, or get one late, and the same worker has to write there again",
+        f"{TRANSACTING}::test_after_a_failure_in_protocol_V1_the_next_transaction_has_a_new_epoch"),
+    "the end does not wait for batches that have to be sent again": Exempt(
+        "a commit has to come within a back-off", f"{SENDING}::test_T01_the_end_waits_for_a_batch_that_has_to_be_sent_again"),
+    "the end does not wait for requests of batches whose time is over": Exempt(
+        "such a request has to be carried out late", f"{SENDING}::test_T03_an_abort_waits_for_the_request_of_a_batch_whose_time_is_over"),
+    "an abort fails what brokers may have": Exempt(
+        "an abort has to come within a back-off", f"{SENDING}::test_T01_the_end_waits_for_a_batch_that_has_to_be_sent_again"),
+    "a partition that sat out a transaction goes on with its sequences": Exempt(
+        "workers write to both partitions most of the time", f"{SENDING}::test_T05_a_partition_that_sat_out_a_transaction_begins_with_sequence_0"),
 }
 
 EXEMPT: Final = {

@@ -22,12 +22,15 @@ from pyclient.core.transactions.calls import (
 )
 from pyclient.core.transactions.meaning import Meaning, meaning
 from pyclient.core.transactions.states import TRANSACTION, TransactionEvent, TransactionState, is_legal, legal_calls
-from pyclient.errors import ApplicationRecoverableError, IllegalStateError, KafkaError, TransactionAbortableError, raisable, sentence
+from pyclient.errors import (
+    ApplicationRecoverableError, IllegalStateError, KafkaError, TransactionAbortableError, UnknownProducerIdError, raisable, sentence,
+)
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 FEATURE: Final = "transaction.version"
 V2_LEVEL: Final = 2
 _OPEN: Final = (TransactionState.IN_TRANSACTION, TransactionState.COMMITTING)
+_ENDING: Final = (TransactionState.COMMITTING, TransactionState.ABORTING)
 
 
 class Records(Interface):
@@ -93,7 +96,7 @@ class Progress:
     started: bool = False
     """The coordinator knows it, so it has to be ended (T07)."""
     doubtful: bool = False
-    """Brokers may lack a sequence, or have records that failed here: the next transaction needs a new epoch."""
+    """Brokers may lack a sequence or the producer, or have records that failed: the next one needs a new epoch."""
     error: KafkaError | None = None
 
 
@@ -351,12 +354,13 @@ class Transactions:
             self._progress.started = True
         self._fail(Api.ADD_OFFSETS_TO_TXN, error)
 
-    def _on_offsets(self, commit: OffsetCommit, error: BaseException | None) -> None:
+    def _on_offsets(self, commit: OffsetCommit, error: BaseException | None) -> bool:
         self._call = None
         if error is None and commit in self._progress.offsets:
             self._progress.offsets.remove(commit)
             commit.pending.end()
         self._fail(Api.TXN_OFFSET_COMMIT, error)
+        return self.state is TransactionState.IN_TRANSACTION and not self._progress.offsets and not self._progress.wanted
 
     def _drop_offsets(self, error: KafkaError) -> None:
         dropped, self._progress.offsets = self._progress.offsets, []
@@ -386,7 +390,7 @@ class Transactions:
         else:
             self._submit(end_call(self._transaction(), self.protocol, lambda following, error: self._on_end(following, error, commit=commit), commit=commit))
 
-    def _on_end(self, following: ProducerId | None, error: BaseException | None, *, commit: bool) -> None:
+    def _on_end(self, following: ProducerId | None, error: BaseException | None, *, commit: bool) -> bool:
         self._call = None
         if isinstance(error, KafkaError):
             self._fail(Api.END_TXN, error, aborting=not commit)
@@ -394,6 +398,12 @@ class Transactions:
             if following is not None and following.id >= 0:
                 self.producer = following
             self._after_end()
+        return self.state is TransactionState.READY
+
+    @property
+    def waits_for_records(self) -> bool:
+        """Whether the end waits until they are settled."""
+        return self.state in _ENDING
 
     def _after_end(self) -> None:
         """The transaction has ended: get the next epoch if sequences are missing, or for protocol V2 (T06)."""
@@ -435,6 +445,7 @@ class Transactions:
         """The transaction can only be aborted."""
         if self._progress.error is None:
             self._progress.error = _abortable(error)
+        self._progress.doubtful |= isinstance(error, UnknownProducerIdError)
         committing = self.state is TransactionState.COMMITTING
         self._step(TransactionEvent.FAILED)
         self._drop_offsets(self._progress.error)

@@ -41,7 +41,7 @@ MEANINGS: Final[Mapping[Api, tuple[Mapping[type[KafkaError], Meaning], Meaning]]
     Api.ADD_PARTITIONS_TO_TXN: (_FENCED, _A),
     Api.ADD_OFFSETS_TO_TXN: (_ABORTABLE, _F),
     Api.TXN_OFFSET_COMMIT: ({**dict.fromkeys(_MEMBER, _A), **_ABORTABLE, UnknownProducerIdError: _F}, _F),
-    Api.END_TXN: ({TransactionAbortableError: _A}, _F),
+    Api.END_TXN: ({TransactionAbortableError: _A, UnknownProducerIdError: _A}, _F),
     Api.PRODUCE: ({ProducerFencedError: _F, InvalidPidMappingError: _F, TransactionalIdAuthorizationError: _F}, _A),
 }
 """By the request: errors that mean something else than the last entry, which is for all others."""

@@ -57,7 +57,7 @@ TRANSACTION: Final = Transitions("transaction", {
     (_S.ABORTABLE_ERROR, _E.ABORT): _S.ABORTING,
     (_S.ABORTING, _E.FAILED): _S.ABORTING,
     (_S.ABORTING, _E.ENDED): _S.READY,
-    **{(state, _E.FATAL): _S.FATAL_ERROR for state in _S},
+    **{(state, _E.FATAL): _S.FATAL_ERROR for state in _S if state is not _S.FATAL_ERROR},
 })
 CALLS: Final = (_E.INITIALIZE, _E.BEGIN, _E.SEND_OFFSETS, _E.COMMIT, _E.ABORT)
 

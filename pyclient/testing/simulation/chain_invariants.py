@@ -8,6 +8,9 @@ import attrs
 
 from pyclient.testing.simulation.invariants import INVARIANTS, TRANSACTIONS, Judge, breach, holds
 
+REPEATED_S: Final = 5.0
+"""An abort in calm, a rewind and a poll take less; ``delivery_timeout_ms`` of the workers is longer."""
+
 
 @attrs.define
 class Books:
@@ -17,10 +20,14 @@ class Books:
     """How many inputs there are, numbered from 0."""
     outputs: Counter[int] = attrs.field(factory=Counter)
     """Input -> its committed outputs."""
+    claimed: Counter[int] = attrs.field(factory=Counter)
+    """Input -> to how many workers its commit was reported."""
     open: list[str] = attrs.field(factory=list)
     """Partitions with a transaction that has not ended."""
     calm_aborted: int = 0
-    """Transactions that were aborted in calm."""
+    """Transactions that were aborted in calm, but for those that were given up on purpose."""
+    slowest_repeat: float = 0.0
+    """Longest time from giving one up on purpose, in calm, to its repetition."""
     surprises: list[str] = attrs.field(factory=list)
     """Errors that no worker may get."""
     errors: list[str] = attrs.field(factory=list)
@@ -33,6 +40,14 @@ def each_input_has_one_committed_output(_judge: Judge, books: Books) -> None:
     if books.outputs != Counter(range(books.expected)):
         amiss = {value: count for value in range(books.expected) if (count := books.outputs[value]) != 1}
         raise breach(each_input_has_one_committed_output, f"input -> committed outputs: {amiss}")
+
+
+@holds("chain end", "T10", TRANSACTIONS)
+def a_commit_that_is_reported_is_one(_judge: Judge, books: Books) -> None:
+    """The commit of one input is not reported to two workers: one of their transactions was not committed."""
+    twice = {value: count for value, count in books.claimed.items() if count > 1}
+    if twice:
+        raise breach(a_commit_that_is_reported_is_one, f"input -> commits that were reported: {twice}")
 
 
 @holds("chain end", "T03", TRANSACTIONS)
@@ -54,6 +69,13 @@ def calm_transactions_commit(_judge: Judge, books: Books) -> None:
     """Long after the last fault transactions commit: what failed before has left nothing behind."""
     if books.calm_aborted:
         raise breach(calm_transactions_commit, f"{books.calm_aborted} transactions were aborted in calm")
+
+
+@holds("chain end", "T03", TRANSACTIONS)
+def calm_aborts_wait_for_nothing_that_cannot_leave(_judge: Judge, books: Books) -> None:
+    """Records that have not left fail at once: the abort does not wait until their time is over."""
+    if books.slowest_repeat > REPEATED_S:
+        raise breach(calm_aborts_wait_for_nothing_that_cannot_leave, f"a transaction that was given up was repeated after {books.slowest_repeat:.1f} s only")
 
 
 RULES_OF_CHAINS: Final = tuple(each for each in INVARIANTS.values() if each.family == TRANSACTIONS)

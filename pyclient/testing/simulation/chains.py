@@ -1,8 +1,8 @@
 """Chains in a simulated world: workers read one topic, write another, and commit both in one transaction.
 
-Workers stop, crash in the middle of a transaction, are cut off for a while, or freeze and go on as zombies beside their
-successors, while faults strike brokers and connections. Then, in calm, more inputs come. Whether each input has exactly
-one committed output is read from the cluster's logs.
+Workers stop, crash in the middle of a transaction, are cut off for a while, stand still while they transform a record,
+or freeze and go on as zombies beside their successors, while faults strike brokers and connections. Then, in calm, more
+inputs come. Whether each input has exactly one committed output is read from the cluster's logs.
 """
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import asyncio
 import contextlib
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Final
 
 import tenacity
 
 from pyclient import AsyncConsumer, AsyncProducer, Record
+from pyclient.client.facade_base import OPTION
 from pyclient.codec.apis import Api
 from pyclient.codec.batches import read_batches
-from pyclient.errors import KafkaError
+from pyclient.errors import KafkaError, KafkaTimeoutError, WakeupError
 from pyclient.processing import AsyncExactlyOnce, Output
 from pyclient.testing.fake.control import Fail
 from pyclient.testing.fake.model.coordinator import Coordinator
@@ -35,28 +37,43 @@ from pyclient.testing.simulation.run import Outcome, collector_off, errors_to, o
 from pyclient.testing.simulation.world import World
 
 FAULTS: Final = 10
-INPUTS: Final = 120
+INPUTS: Final = 90
 LATE_INPUTS: Final = 30
 """Written when everything before is processed and the last fault is long over."""
-PARTITIONS: Final = 3
+PARTITIONS: Final = 6
+"""More than workers: a poll has records of several."""
 SLOTS: Final = 3
 GROUP: Final = "workers"
 ONCE: Final = tenacity.Retrying(stop=tenacity.stop_after_attempt(1))
 ENDINGS: Final = ("stops", "crashes", "freezes", "naps")
-HAPPENS: Final = (*ENDINGS, "fails", "aborts", "is fenced")
+HAPPENS: Final = (*ENDINGS, "stalls", "wakes up", "fails", "aborts", "is fenced")
 """What happens to workers; each counts as a fault that hit."""
-FAULTS_END_S: Final = 30.0
-ZOMBIES_END_S: Final = 60.0
-CALM_S: Final = 80.0
+FAULTS_END_S: Final = 20.0
+ZOMBIES_END_S: Final = 40.0
+CALM_S: Final = 60.0
 """When the late inputs come: sessions and transactions of the last zombies have ended."""
 LONGEST_S: Final = 300.0
 """In virtual time: long after the last fault everything must be processed."""
-TRANSACTION_S: Final = 20.0
+TRANSACTION_S: Final = 18.0
 """transaction_timeout_ms of the workers."""
 FAILING: Final = 0.01
+STALLING: Final = 0.04
+WAKING: Final = 0.03
+"""Share of records whose function raises, whose worker stands still, and that end their transaction like `wakeup`."""
+WAKING_IN_CALM: Final = 0.12
+BURST: Final = 6
+"""Late inputs that come at once: transactions of several records."""
+STALL_S: Final = (6.5, 13.0)
+"""Longer than a session, shorter than a transaction."""
+PATIENCE_MS: Final = (10_000, 1000, 400)
+"""max_block_ms: calls of impatient workers run out of time, and go on."""
+LINGER_MS: Final = (0, 5, 60)
+"""An aborted transaction has records that have not left."""
 REFUSED: Final = 0.03
 """Share of offset commits that are refused, as of a member that the group does not know."""
 UNKNOWN_MEMBER_ID: Final = 25
+END_ERRORS: Final = (-1, 120)
+"""UNKNOWN_SERVER_ERROR and TRANSACTION_ABORTABLE: what as large a share of the ends of transactions gets."""
 MEMBERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "classic": {"session_timeout_ms": 6000}, "cooperative": {"session_timeout_ms": 6000, "assignors": ["cooperative-sticky"]},
     "consumer": {"group_protocol": "consumer"},
@@ -65,7 +82,7 @@ MEMBERS: Final[Mapping[str, Mapping[str, Any]]] = {
 MOVES: Final = 4
 """How often the coordinator of a transactional id moves."""
 CONFIG: Final = {
-    "min.insync.replicas": 2, "group.consumer.session.timeout.ms": 6000, "replica_lag_ms": 5,
+    "min.insync.replicas": 2, "group.consumer.session.timeout.ms": 6000, "group.consumer.heartbeat.interval.ms": 1500, "replica_lag_ms": 5,
 }
 
 
@@ -79,6 +96,7 @@ class Chain:
         self._random = random
         settings = {**CONFIG, "coordinator_load_ms": random.choice((0, 300)), "transaction_marker_ms": random.choice((0, 0, 30, 300))}
         self._protocol = random.choice(("classic", "cooperative", "consumer"))
+        self._patience_ms, self._linger_ms = random.choice(PATIENCE_MS), random.choice(LINGER_MS)
         self.world = World(seed, config=settings, features={"transaction.version": transaction_version(seed)})
         self.faults = list(self.world.plan(FAULTS, end=FAULTS_END_S) if faults is None else faults)
         self.books = Books(expected=INPUTS + LATE_INPUTS)
@@ -89,7 +107,9 @@ class Chain:
         self._requests = 0
         self._aborted_before = 0
         self._loops: dict[str, AsyncExactlyOnce] = {}
+        self._transformed: dict[str, list[int]] = {}  # by the present transaction of each worker
         self._zombies: dict[str, asyncio.Future[None]] = {}
+        self._given_up: dict[bytes, float] = {}  # inputs that ended a transaction in calm, and when
         self._open = 0  # records that are being transformed, within a transaction
 
     def go(self) -> Outcome:
@@ -122,7 +142,8 @@ class Chain:
         if self.faults:
             for _ in range(MOVES):
                 loop.call_at(self._random.uniform(1.0, FAULTS_END_S), self._move, self._random.randrange(SLOTS), self._random.choice((1, 2, 3)))
-            loop.call_at(FAULTS_END_S, self.world.control.intercept(self._refuses, api=Api.TXN_OFFSET_COMMIT).remove)
+            for refuses, api in ((self._refuses_offsets, Api.TXN_OFFSET_COMMIT), (self._refuses_end, Api.END_TXN)):
+                loop.call_at(FAULTS_END_S, self.world.control.intercept(refuses, api=api).remove)
 
     def _on_event(self, event: str, _facts: object) -> None:
         self._requests += event == "request"
@@ -149,8 +170,11 @@ class Chain:
             consumed=sum(each.progress.records for each in self._loops.values()), requests=self._requests, turns=self.world.loop.turns,
             virtual_s=self.world.loop.time())
 
-    def _refuses(self, _request: Request) -> Fail | None:
+    def _refuses_offsets(self, _request: Request) -> Fail | None:
         return Fail(UNKNOWN_MEMBER_ID) if self._random.random() < REFUSED else None
+
+    def _refuses_end(self, _request: Request) -> Fail | None:
+        return Fail(self._random.choice(END_ERRORS)) if self._random.random() < REFUSED else None
 
     def _move(self, slot: int, to: int) -> None:
         kafka = self.world.kafka
@@ -173,7 +197,7 @@ class Chain:
             self.world.kafka.listeners.append(lambda event, _facts: done.set() if event == "committed" and self._all_is_committed() else None)
             tasks.create_task(self._end_zombies(ZOMBIES_END_S))
             await done.wait()
-        self.books.calm_aborted = self._aborted() - self._aborted_before
+        self.books.calm_aborted += self._aborted() - self._aborted_before
         await asyncio.sleep(TRANSACTION_S + 2.0)  # what zombies left open is aborted by then
 
     async def _write_inputs(self) -> None:
@@ -187,7 +211,8 @@ class Chain:
             self._aborted_before = self._aborted()
             for number in range(INPUTS, INPUTS + LATE_INPUTS):
                 await producer.send("in", b"%d" % number, partition=number % PARTITIONS)
-                await asyncio.sleep(self._random.uniform(0.0, 0.4))
+                if number % BURST == 0:
+                    await asyncio.sleep(self._random.uniform(0.0, 2.0))
 
     def _all_is_committed(self) -> bool:
         group = self.world.kafka.part(Coordinator).groups.get(GROUP)
@@ -224,10 +249,7 @@ class Chain:
             self.hits[ending] += ending != "ends"
             if ending != "naps":
                 return ending
-            for _ in range(random.randint(15, 40)):  # new connections are half-open, too
-                self._freeze(name)
-                await asyncio.sleep(0.3)
-            self._thaw(name)
+            await self._cut_off(name, random.uniform(4.0, 12.0))
 
     async def _until(self, worker: asyncio.Future[None], done: asyncio.Event, seconds: float) -> None:
         waiter: asyncio.Future[Any] = asyncio.ensure_future(done.wait())
@@ -250,29 +272,75 @@ class Chain:
         member = MEMBERS[self._protocol]
         with self.world.inside(name):
             consumer = AsyncConsumer(topics=["in"], group_id=GROUP, enable_auto_commit=False, isolation_level="read_committed", auto_offset_reset="earliest",
-                                     max_poll_records=5, max_poll_interval_ms=10_000, **member, **options)
-            producer = AsyncProducer(transactional_id=f"slot-{slot}", transaction_timeout_ms=round(1000 * TRANSACTION_S), delivery_timeout_ms=8000, max_block_ms=10_000, **options)
+                                     max_poll_records=5, max_poll_interval_ms=10_000, fetch_max_wait_ms=1500, **member, **options)
+            producer = Reporting(partial(self._begins, name), partial(self._committed, name), transactional_id=f"slot-{slot}", transaction_timeout_ms=round(1000 * TRANSACTION_S), delivery_timeout_ms=8000,
+                                 max_block_ms=self._patience_ms, linger_ms=self._linger_ms, **options)
         try:
             async with consumer, producer:
-                self._loops[name] = AsyncExactlyOnce(consumer, producer, self._transform, retry=ONCE)
+                self._loops[name] = AsyncExactlyOnce(consumer, producer, partial(self._transform, name), retry=ONCE)
                 await self._loops[name].run()
         except FailedError:
             self.hits["fails"] += 1
         except KafkaError as error:
             self.hits["is fenced"] += error.fatal
+            if not error.fatal and not isinstance(error, KafkaTimeoutError):
+                self.books.surprises.append(f"{name}: {error!r}")
         except Exception as error:  # noqa: BLE001  # whatever else comes is a finding
             self.books.surprises.append(f"{name}: {error!r}")
 
-    async def _transform(self, record: Record) -> Output:
+    def _begins(self, name: str) -> None:
+        self._transformed[name] = []
+
+    def _committed(self, name: str) -> None:
+        """It was reported to the worker."""
+        self.books.claimed.update(self._transformed[name])
+
+    async def _transform(self, name: str, record: Record) -> Output:
         """The input's number, to the partition that it chooses."""
+        value = record.value or b""
+        self._note_repeated(value)
+        self._transformed[name].append(int(value))
         self._open += 1
         try:
-            await asyncio.sleep(self._random.uniform(0.0, 0.1))
+            await asyncio.sleep(max(0.0, self._random.uniform(-0.05, 0.1)))
+            if self.world.loop.time() < FAULTS_END_S:
+                await self._disturb(name)
+            elif self.world.loop.time() > CALM_S and self._random.random() < WAKING_IN_CALM:
+                self._give_up(value)
         finally:
             self._open -= 1
-        if self._random.random() < FAILING and self.world.loop.time() < FAULTS_END_S:
+        return Output("out", value, partition=int(value) % 2)
+
+    def _give_up(self, value: bytes) -> None:
+        self._given_up[value] = self.world.loop.time()
+        self.books.calm_aborted -= 1
+        raise WakeupError("on purpose")
+
+    def _note_repeated(self, value: bytes) -> None:
+        if value in self._given_up:
+            self.books.slowest_repeat = max(self.books.slowest_repeat, self.world.loop.time() - self._given_up.pop(value))
+
+    async def _disturb(self, name: str) -> None:
+        """Within a transaction, which may have outputs already."""
+        chance = self._random.random()
+        if chance < FAILING:
             raise FailedError
-        return Output("out", record.value, partition=int(record.value or b"0") % 2)
+        if chance < FAILING + WAKING:
+            self.hits["wakes up"] += 1
+            raise WakeupError("on purpose")
+        if chance < FAILING + WAKING + STALLING:
+            self.hits["stalls"] += 1
+            await self._cut_off(name, self._random.uniform(*STALL_S))
+
+    async def _cut_off(self, name: str, seconds: float) -> None:
+        """No byte of this client arrives, nor any for it, and no connection opens."""
+        self._freeze(name)
+        self.world.network.cut_off.add(name)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self.world.network.cut_off.discard(name)
+            self._thaw(name)
 
     def _freeze(self, name: str) -> None:
         for link in self.world.network.of_client(name):
@@ -282,6 +350,25 @@ class Chain:
         for link in list(self.world.network.of_client(name)):
             if link.frozen:
                 link.cut(Cut.BEFORE_WRITE)
+
+
+class Reporting(AsyncProducer):
+    """Reports what was reported to its user."""
+
+    def __init__(self, begins: Callable[[], object], committed: Callable[[], object], **options: Any) -> None:
+        super().__init__(**options)
+        self._begins = begins
+        self._committed = committed
+
+    async def begin_transaction(self) -> None:
+        """As the original."""
+        await super().begin_transaction()
+        self._begins()
+
+    async def commit_transaction(self, timeout: float | None = OPTION) -> None:
+        """As the original."""
+        await super().commit_transaction(timeout=timeout)
+        self._committed()
 
 
 class FailedError(Exception):

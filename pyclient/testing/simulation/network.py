@@ -311,6 +311,8 @@ class SimulatedNetwork:
         """Broker → factor by which its network is slower."""
         self.unreachable: set[int] = set()
         """Brokers to which new connections are never answered."""
+        self.cut_off: set[str] = set()
+        """Clients whose new connections are never answered."""
         self.names: dict[str, list[str]] = {}
         """Host → addresses; a host that is missing here cannot be resolved."""
         self.addresses: dict[tuple[str, int], int] = {}
@@ -410,7 +412,7 @@ class ClientNetwork:
         await asyncio.sleep(2 * network.latency.draw(network.random))
         address = (str(endpoint.address[0]), int(endpoint.address[1]))
         broker = network.addresses.get(address)
-        if broker in network.unreachable or broker is None:
+        if broker in network.unreachable or broker is None or self._client in network.cut_off:
             await network.loop.create_future()  # no answer: the client's set-up timeout ends it
         node = network.front.kafka.brokers[broker]  # type: ignore[index]
         if not network.front.listens(node):

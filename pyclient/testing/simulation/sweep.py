@@ -31,6 +31,8 @@ CHUNK: Final = 4
 
 NOT_TAKEN: Final = {
     ("classic member", "ASSIGNING", "REJOIN"): "a leader's assignor must raise, and those of the simulation do not; the unit tests see it",
+    ("transaction", "READY", "INITIALIZE"): "a worker has one transactional id",
+    ("transaction", "IN_TRANSACTION", "SEND_OFFSETS"): "the row only says that the call is allowed",
 }
 """Rows of state tables that no seed can take yet, and why."""
 
@@ -51,6 +53,9 @@ RARE: Final = {
     ("connection", "CONNECTING", "LOST"): "two addresses of a name must answer within the same instant",
     ("connection", "REAUTHENTICATING", "RETIRED"): "a connection must turn out not to be wanted just while its login is renewed, which counts as use",
     ("connection", "DRAINING", "LOST"): "a cut must fall between the last request of a connection that was given up and its answer",
+    ("transaction", "INITIALIZING", "REFUSED"): "a coordinator must refuse a producer id, which no fault does",
+    **{("transaction", state, "FATAL"): "nothing is in flight that could be refused" for state in ("UNINITIALIZED", "READY")},
+    ("transaction", "ABORTABLE_ERROR", "FATAL"): "a batch must be refused permanently between the failure of another one and the abort",
 }
 """Rows that a sweep may or may not take, and why."""
 
@@ -66,6 +71,7 @@ SELDOM: Final = frozenset({
     *(f"consumer member {row}" for row in (
         "RECONCILING LISTENER_RAISED", "LISTENER_FAILED LISTENER_RETRIED", "RECONCILING LOST", "STABLE LOST", "JOINING REFUSED", "STABLE REFUSED",
         "LOSING LEFT", "RECONCILING LEFT", "FAILED LEFT")),
+    *(f"transaction {row}" for row in ("INITIALIZING FATAL", "COMMITTING FAILED", "COMMITTING FATAL", "ABORTABLE_ERROR FAILED")),
 })
 """Faults, rules and rows that few seeds have: long sweeps must have them, short ones may do without."""
 

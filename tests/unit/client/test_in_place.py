@@ -29,7 +29,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
 TRANSACTIONS = 30
-TOPIC_AUTHORIZATION_FAILED = 29
+TOPIC_AUTHORIZATION_FAILED, TRANSACTION_ABORTABLE = 29, 120
 LINES = 1200
 """Of the client, that a thread runs for a commit in place of the loop: some more than these."""
 
@@ -167,6 +167,16 @@ def test_an_error_is_raised_where_the_call_was_made_and_the_transaction_can_be_a
     producer.abort_transaction()
     transact(producer, b"next")
     assert committed(cluster) == [b"first", b"next"]
+
+
+def test_an_error_that_answers_the_end_is_raised_by_the_call(cluster: FakeCluster, producer: Producer, readers: list[int]) -> None:
+    producer.begin_transaction()
+    producer.send("t", b"x")
+    with cluster.intercept(Fail(TRANSACTION_ABORTABLE), "EndTxn", times=1), pytest.raises(TransactionAbortableError):
+        producer.commit_transaction()
+    producer.abort_transaction()
+    assert set(readers) == {threading.get_ident()}
+    assert committed(cluster) == [b"first"]
 
 
 def test_Ctrl_C_ends_a_wait_and_the_same_call_goes_on(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster, producer: Producer) -> None:

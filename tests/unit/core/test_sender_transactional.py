@@ -25,8 +25,8 @@ PROTOCOLS = pytest.mark.parametrize("level", [1, 2], ids=["V1", "V2"])
 class Transactional(Producing):
     """A transactional producer in a transaction; coordinators answer at once, except AddPartitionsToTxn."""
 
-    def __init__(self, level: int = 2, *leaders: int) -> None:
-        super().__init__(*(leaders or (1,)), batch_size=200)
+    def __init__(self, level: int = 2, *leaders: int, linger: float = 0.0) -> None:
+        super().__init__(*(leaders or (1,)), batch_size=200, linger=linger)
         self.world.capacity[Use.PRODUCE] = 5
         self.transactions = Transactions("x", 60.0, self.calls, lambda: Features(1, {FEATURE: level}))
         limits = SendingLimits(acks=-1, in_flight=5, max_request_size=1_000_000, request_timeout=30.0, delivery_timeout=DELIVERY_TIMEOUT, retries=2**31 - 1)
@@ -146,6 +146,76 @@ def test_T03_an_abort_fails_what_has_not_left_and_waits_for_the_rest(level: int)
     world.begin()
     world.batch()
     assert stamps(world.first())[0][:2] == (ID, world.epoch)
+
+
+@PROTOCOLS
+def test_T03_an_abort_sends_nothing_that_has_not_left(level: int) -> None:
+    world = Transactional(level)
+    unsent = world.batch()
+    pending = world.transactions.abort()
+    assert (world.turn(), world.adding) == ([], [])
+    assert world.transactions.take(pending)
+    assert isinstance(unsent.exception(0), TransactionAbortableError)
+    assert world.ended == []
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("commits", [True, False])
+def test_T01_the_end_waits_for_a_batch_that_has_to_be_sent_again(level: int, commits: bool) -> None:
+    """An abort too: the broker may have it."""
+    world = Transactional(level)
+    delivery = world.batch()
+    sent = world.first()
+    pending = world.transactions.commit() if commits else world.transactions.abort()
+    produced(sent, {0: NOT_LEADER})
+    assert world.turn() == []
+    assert world.ended == []
+    (again,) = world.after(2.0)
+    produced(again)
+    world.turn()
+    assert world.transactions.take(pending)
+    assert (world.ended, delivery.exception(0)) == ([commits], None)
+
+
+@PROTOCOLS
+def test_T03_an_abort_waits_for_the_request_of_a_batch_whose_time_is_over(level: int) -> None:
+    """What a broker wrote after the end would begin a transaction that nothing ends."""
+    world = Transactional(level)
+    delivery = world.batch()
+    sent = world.first()
+    world.world.after(DELIVERY_TIMEOUT + 1)
+    world.turn()
+    assert delivery.exception(0) is not None
+    pending = world.transactions.abort()
+    world.turn()
+    assert world.ended == []
+    sent.is_lost()
+    world.turn()
+    assert world.transactions.take(pending)
+    assert world.ended == [False]
+
+
+def test_a_commit_does_not_wait_until_the_linger_is_over() -> None:
+    world = Transactional(linger=3600.0)
+    world.send(0, b"x")
+    assert world.turn() == []
+    world.commit()
+    assert len(world.turn()) == 1
+
+
+def test_T05_a_partition_that_sat_out_a_transaction_begins_with_sequence_0() -> None:
+    world = Transactional(2, 1, 1)
+    world.send(1, b"x", count=3)
+    produced(world.first())
+    world._finish(world.commit())
+    for _ in range(2):
+        world.begin()
+        world.batch()
+        produced(world.first())
+        world._finish(world.commit())
+    world.begin()
+    world.batch(1)
+    assert stamps(world.first()) == [(ID, 3, 0, True)]
 
 
 @PROTOCOLS

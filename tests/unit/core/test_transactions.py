@@ -10,7 +10,7 @@ from pyclient.errors import BY_CODE, IllegalStateError, KafkaError, ProducerFenc
 from tests.unit.core.transacting import A0, A1, ID, MEMBER, OFFSETS, TIMEOUT, Transacting, added, committed, refuse
 
 CONCURRENT, FENCED, OLD_EPOCH, ABORTABLE, ID_AUTHORIZATION, NOT_COORDINATOR, UNKNOWN = 51, 90, 47, 120, 53, 16, -1
-TOPIC_AUTHORIZATION, UNKNOWN_MEMBER, TIMEOUT_TOO_LONG, MESSAGE_TOO_LARGE = 29, 25, 50, 10
+TOPIC_AUTHORIZATION, UNKNOWN_MEMBER, TIMEOUT_TOO_LONG, MESSAGE_TOO_LARGE, UNKNOWN_PRODUCER_ID = 29, 25, 50, 10, 59
 PROTOCOLS = pytest.mark.parametrize("level", [1, 2], ids=["V1", "V2"])
 
 
@@ -199,6 +199,16 @@ def test_after_a_commit_in_protocol_V1_the_epoch_stays() -> None:
 # ---- protocol -------------------------------------------------------------------------------------------------------
 
 
+def test_T05_the_end_may_give_another_producer_id() -> None:
+    """When the epochs of one are used up."""
+    it = Transacting(2).begun()
+    it.sends()
+    pending = it.transactions.commit()
+    it.one(Api.END_TXN).reply(error_code=0, producer_id=ID + 1, producer_epoch=0)
+    assert it.transactions.take(pending)
+    assert it.transactions.producer == (ID + 1, 0)
+
+
 def test_T06_protocol_V2_begins_after_a_transaction_with_a_new_epoch() -> None:
     it = Transacting(1).begun()
     it.finalize(2)
@@ -252,7 +262,7 @@ REQUESTS = {  # by the rows of the table in the checklist
     Api.TXN_OFFSET_COMMIT: {
         FENCED: "FATAL", OLD_EPOCH: "FATAL", ID_AUTHORIZATION: "FATAL", 48: "FATAL", 49: "FATAL", 59: "FATAL", 29: "ABORT", 30: "ABORT", 25: "ABORT",
         22: "ABORT", 113: "ABORT", 69: "ABORT", 82: "ABORT", ABORTABLE: "ABORT", 17: "FATAL"},
-    Api.END_TXN: {FENCED: "FATAL", OLD_EPOCH: "FATAL", ID_AUTHORIZATION: "FATAL", 48: "FATAL", 49: "FATAL", 59: "FATAL", ABORTABLE: "ABORT", UNKNOWN: "FATAL"},
+    Api.END_TXN: {FENCED: "FATAL", OLD_EPOCH: "FATAL", ID_AUTHORIZATION: "FATAL", 48: "FATAL", 49: "FATAL", 59: "ABORT", ABORTABLE: "ABORT", UNKNOWN: "FATAL"},
     Api.PRODUCE: {
         FENCED: "FATAL", OLD_EPOCH: "ABORT", ID_AUTHORIZATION: "FATAL", 48: "ABORT", 49: "FATAL", 45: "ABORT", 59: "ABORT", 29: "ABORT", 10: "ABORT", ABORTABLE: "ABORT"},
 }
@@ -292,8 +302,11 @@ def test_a_coordinator_that_moved_is_looked_up_again() -> None:
     it = Transacting(2).begun()
     it.sends()
     pending = it.transactions.commit()
-    it.ends(it.one(Api.END_TXN), NOT_COORDINATOR)
+    sent = it.one(Api.END_TXN)
+    it.coordinator = 3
+    it.ends(sent, NOT_COORDINATOR)
     (again,) = it.after(1.0)
+    assert (sent.node, again.node) == (2, 3)
     it.ends(again)
     assert it.transactions.take(pending)
 
@@ -333,6 +346,53 @@ def test_T10_an_unknown_error_of_the_end_is_no_commit(level: int) -> None:
     with pytest.raises(KafkaError) as raised:
         it.transactions.take(pending)
     assert raised.value.fatal
+
+
+def test_T10_a_producer_id_that_the_coordinator_has_forgotten_ends_the_transaction_and_its_epoch() -> None:
+    it = Transacting(1).begun()
+    it.sends()
+    pending = it.transactions.commit()
+    it.ends(it.one(Api.END_TXN), UNKNOWN_PRODUCER_ID)
+    with pytest.raises(TransactionAbortableError):
+        it.transactions.take(pending)
+    pending = it.transactions.abort()
+    it.ends(it.one(Api.END_TXN))
+    it.gives_id(it.one(Api.INIT_PRODUCER_ID))
+    assert it.transactions.take(pending)
+
+
+def test_T10_an_abort_that_finds_the_producer_id_forgotten_is_not_repeated_without_end() -> None:
+    it = Transacting(2).begun()
+    it.sends()
+    pending = it.transactions.abort()
+    it.ends(it.one(Api.END_TXN), UNKNOWN_PRODUCER_ID)
+    with pytest.raises(KafkaError) as raised:
+        it.transactions.take(pending)
+    assert raised.value.fatal
+
+
+@pytest.mark.parametrize("state", [each for each in TransactionState if each is not TransactionState.FATAL_ERROR], ids=str)
+def test_a_fatal_error_is_possible_in_every_state(state: TransactionState) -> None:
+    it = Transacting(2)
+    it.transactions.state = state
+    it.transactions.batch_failed(error_for(FENCED))
+    assert it.transactions.state is TransactionState.FATAL_ERROR
+    it.transactions.batch_failed(error_for(FENCED))
+    assert it.transactions.state is TransactionState.FATAL_ERROR
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("call", ["commit", "abort"])
+@pytest.mark.parametrize("code", [FENCED, OLD_EPOCH, ID_AUTHORIZATION])
+def test_a_producer_that_learns_at_the_end_that_it_is_fenced_stops_for_good(level: int, call: str, code: int) -> None:
+    it = Transacting(level).begun()
+    it.sends()
+    pending = getattr(it.transactions, call)()
+    it.ends(it.one(Api.END_TXN), code)
+    with pytest.raises(KafkaError) as raised:
+        it.transactions.take(pending)
+    assert raised.value.fatal
+    assert it.transactions.state is TransactionState.FATAL_ERROR
 
 
 @PROTOCOLS

@@ -47,7 +47,7 @@ class Held:
 
 
 class Transacting:
-    """One producer's transactions. Coordinators are found at once, on node 2."""
+    """One producer's transactions. Coordinators are found at once."""
 
     def __init__(self, level: int = 2) -> None:
         self.world = World()
@@ -61,6 +61,7 @@ class Transacting:
         self.transactions.records = self.records
         self.transactions.on_gate = self.gates.append
         self.epoch = 0
+        self.coordinator = 2
 
     def finalize(self, level: int) -> None:
         """The cluster's administrator changes the transaction version."""
@@ -72,7 +73,7 @@ class Transacting:
         while new := self.world.turn(self.transactions, self.calls):
             for each in new:
                 if each.api is Api.FIND_COORDINATOR:
-                    where: dict[str, Any] = {"node_id": 2, "host": "broker-2", "port": 9092, "error_code": 0}
+                    where: dict[str, Any] = {"node_id": self.coordinator, "host": "a broker", "port": 9092, "error_code": 0}
                     each.reply(coordinators=[{"key": key, **where} for key in each.body.coordinator_keys])
                 else:
                     sent.append(each)

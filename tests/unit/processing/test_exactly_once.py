@@ -176,6 +176,17 @@ def test_transactions_that_keep_failing_end_the_loop(kafka: FakeCluster) -> None
     assert committed(kafka) == []
 
 
+def test_a_function_that_ends_the_transaction_itself_ends_the_loop_at_once(kafka: FakeCluster) -> None:
+    with reader(kafka) as consumer, writer(kafka) as producer:
+        def ends_it(record: Record) -> Output:
+            producer.abort_transaction()
+            return doubled(record)
+
+        with pytest.raises(IllegalStateError, match="in a transaction only"):
+            run_until(ExactlyOnce(consumer, producer, ends_it), lambda: False)
+    assert committed(kafka) == []
+
+
 def test_a_producer_that_was_fenced_ends_the_loop_with_what_it_is(kafka: FakeCluster) -> None:
     with reader(kafka) as consumer, writer(kafka) as producer, writer(kafka) as newer:
         def fenced(record: Record) -> Output:
