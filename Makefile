@@ -20,10 +20,11 @@ JUNIT := build/junit
 PYTEST := $(BIN)/pytest
 TWINS := tests/unit/test_partitioners.py tests/unit/test_plugins.py tests/unit/producer/test_bulk_partitions.py tests/unit/buffers tests/test_layout.py::test_each_compiled_module_runs_as_what_was_asked_for
 JOBS := 2
+SPARK := 4.2.0
 # Files run in the order of tests/levels.py, not in that of their numbers of tests.
 AT_ONCE = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup jars demo test test-all test-pure test-containers test-kerberos nightly proof threads-long flaky soak durability fuzz fuzz-asan test-interpreters wheels check bench trace build docs lock clean
+.PHONY: help setup jars demo test test-all test-pure test-containers test-spark test-kerberos nightly proof threads-long flaky soak durability fuzz fuzz-asan test-interpreters wheels check bench trace build docs lock clean
 
 help: ## these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,9 +55,9 @@ nightly: ## everything: test-all, proof, and every test of brokers on brokers in
 	@$(MAKE) -k test-all proof
 	@$(MAKE) test-containers TESTS="tests/broker tests/containers"
 
-proof: setup ## what takes hours: mutants, 2,000 + 1,000 + 2,000 seeds of the simulation, every byte of logins, 500 of threads
+proof: setup jars ## what takes hours: mutants, 2,000 + 1,000 + 2,000 seeds of the simulation, every byte of logins, 500 of threads, Spark's cluster under faults
 	@mkdir -p $(JUNIT)
-	@$(PYTEST) -m proof -s --junitxml=$(JUNIT)/proof.xml tests/simulation tests/broker/test_admin_beside_java.py $(ARGS)
+	@$(PYTEST) -m proof -s --junitxml=$(JUNIT)/proof.xml tests/simulation tests/broker/test_admin_beside_java.py tests/spark tests/unit/integration $(ARGS)
 	@PYCLIENT_SIMULATION_SEEDS=2000 PYCLIENT_SIMULATION_GROUP_SEEDS=1000 PYCLIENT_EXACTLY_ONCE_SEEDS=2000 \
 		PYCLIENT_SIMULATION_ADMIN_SEEDS=1000 $(PYTEST) tests/simulation/test_seeds.py tests/simulation/test_exactly_once_seeds.py tests/simulation/test_admin_seeds.py
 	@PYCLIENT_EVERY_BYTE=1 $(PYTEST) -o timeout=3600 $(AT_ONCE) tests/simulation/test_broken_logins.py tests/unit/testing/simulation/test_tls_world.py
@@ -87,6 +88,10 @@ fuzz-asan: setup ## the same for FOR=60 seconds each on modules that AddressSani
 test-containers: setup jars ## brokers in containers, nothing skipped; TESTS=tests/broker runs every test of brokers there
 	@mkdir -p $(JUNIT)
 	@$(BIN)/python .ci/test_containers.py $(AT_ONCE) --junitxml=$(JUNIT)/test-containers.xml $(TESTS) $(ARGS)
+
+test-spark: setup jars ## Spark's tests with SPARK=4.2.0, the oldest that is supported, which is put into build/pyspark-4.2.0
+	@test -d build/pyspark-$(SPARK) || $(BIN)/python -m pip install --quiet --no-deps --target build/pyspark-$(SPARK) pyspark==$(SPARK)
+	@PYTHONPATH=$(CURDIR)/build/pyspark-$(SPARK) $(PYTEST) $(AT_ONCE) $(ARGS) tests/spark
 
 test-kerberos: setup jars ## tests/kerberos with a KDC and a broker of its own; installs MIT's KDC when run as root
 	@bash .ci/kerberos.sh

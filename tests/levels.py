@@ -44,8 +44,8 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/spark/test_security.py": "each way to log in, a JVM's streams for each",
     "tests/spark/test_sink.py": "streams that fail and restart",
     "tests/spark/test_source.py": "streams that fail and restart",
-    "tests/spark/test_watching.py": "a stream with a listener; units have each report",
     "tests/spark/test_sql_programs.py": "examples, two of them with a Spark of their own",
+    "tests/spark/test_watching.py": "a stream with a listener; units have each report",
     # formats with a schema
     "tests/test_serializers_docs.py": "each program of the page in a process of its own",
     "tests/unit/test_avro.py": "generated schemas beside the reference implementation",

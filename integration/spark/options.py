@@ -19,6 +19,8 @@ from pyclient.records import TopicPartition
 
 T = TypeVar("T")
 
+FETCH_WAIT_MS: Final = "20"
+"""A kept consumer that has read a partition to its end asks for more; the next task's request waits behind that."""
 CLIENT: Final = "kafka."
 SERVERS: Final = "kafka.bootstrap.servers"
 
@@ -142,7 +144,7 @@ class SourceOptions:
             max_records=given.count("maxRecordsPerPartition"),
             include_headers=given.truth("includeHeaders", default=False),
             poll_timeout=(given.count("kafkaConsumer.pollTimeoutMs") or 120_000) / 1000,
-            client={"auto.offset.reset": "none", "allow.auto.create.topics": "false", "max.poll.records": "50000", **given.client()},
+            client={"auto.offset.reset": "none", "allow.auto.create.topics": "false", "max.poll.records": "50000", "fetch.max.wait.ms": FETCH_WAIT_MS, **given.client()},
             given=given.names,
         )
         ConsumerConfig.parse(parsed.client)

@@ -25,7 +25,8 @@ from pyclient.integration.spark.options import SourceOptions
 from pyclient.integration.spark.reading import read_range
 from pyclient.integration.spark.source import BatchReader, StreamReader
 from pyclient.testing import LocalCluster
-from tests.kafka import make_topic
+from tests import offset_ranges
+from tests.kafka import make_topic, markers_written
 from tests.waiting import eventually
 
 
@@ -361,6 +362,13 @@ def test_a_task_that_polls_little_at_a_time_reads_the_same(kafka_cluster: LocalC
     (tp,) = make_topic(kafka_cluster, topic)
     fill(kafka_cluster, topic, 50)
     assert read_offsets(kafka_cluster, OffsetRange(tp, 3, 44), **{"kafka.max.poll.records": "7"}) == list(range(3, 44))
+
+
+def test_fifty_ranges_hold_what_a_plain_consumer_reads_there(kafka_cluster: LocalCluster, topic: str) -> None:
+    parts = make_topic(kafka_cluster, topic, 3)
+    offset_ranges.fill(kafka_cluster.bootstrap_servers, topic, len(parts), seed=25)
+    markers_written(kafka_cluster, parts)
+    offset_ranges.compare(kafka_cluster.bootstrap_servers, topic, len(parts), 50, seed=25)
 
 
 def test_a_task_ends_with_an_error_when_nothing_comes(kafka_cluster: LocalCluster, topic: str) -> None:

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 import pytest
 
 from pyclient import Admin, Consumer, TopicPartition
+from pyclient.config import ConsumerConfig
 from pyclient.errors import OffsetOutOfRangeError
 from pyclient.integration.spark import producers
 from pyclient.integration.spark.offsets import OffsetRange
 from pyclient.integration.spark.options import SourceOptions
 from pyclient.integration.spark.reading import read_range
 from pyclient.testing import FakeCluster
+from tests import offset_ranges
 
 TOPIC = "orders"
 RECORDS = 8
@@ -100,3 +102,16 @@ def test_a_leader_that_moved_between_two_tasks_is_found(fake_cluster: FakeCluste
     brokers = {fake_cluster.leader(TOPIC, partition) for partition in range(2)}
     fake_cluster.move_leader(TOPIC, 0, to=next(iter(brokers - {fake_cluster.leader(TOPIC, 0)})))
     assert values(fake_cluster, 0, 0, 2) == [b"0", b"2"]
+
+
+def test_a_task_waits_for_no_long_request_of_the_one_before_unless_the_user_says_so(fake_cluster: FakeCluster) -> None:
+    """One that waits at the end of a partition; the next task's request is answered behind it."""
+    waits = [ConsumerConfig.parse(options(fake_cluster, **given).client).fetch_max_wait_ms for given in ({}, {"kafka.fetch.max.wait.ms": "500"})]
+    assert waits == [20, 500]
+
+
+@pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.proof)])
+def test_generated_ranges_hold_what_a_plain_consumer_reads_there(fake_cluster: FakeCluster, count: int) -> None:
+    fake_cluster.create_topic("ranges", 3)
+    offset_ranges.fill(fake_cluster.bootstrap_servers, "ranges", 3, seed=25)
+    offset_ranges.compare(fake_cluster.bootstrap_servers, "ranges", 3, count, seed=25)
