@@ -31,8 +31,8 @@ from tests.spark import cluster_job
 from tests.spark.conftest import quick_python
 from tests.waiting import eventually, is_running
 
-ROWS, PER_BATCH = 400, 16
-LIMIT_S = 600
+ROWS, PER_BATCH = 240, 16
+LIMIT_S = 1500
 HOSTS = ("127.0.0.1", "127.0.0.2")
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
