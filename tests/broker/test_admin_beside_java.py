@@ -52,7 +52,7 @@ class Scene(NamedTuple):
     pytest.param(("3.9.1", 1), id="3.9.1", marks=pytest.mark.proof), pytest.param(("4.3.1", 3), id="4.3.1 on three", marks=pytest.mark.proof)])
 def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     version, brokers = request.param
-    with LocalCluster(brokers, security=SECURITY, version=version, config=BOTH_PROTOCOLS if version == "3.9.1" else {}) as made:
+    with LocalCluster(brokers, security=SECURITY, version=version, startup_timeout=240, config=BOTH_PROTOCOLS if version == "3.9.1" else {}) as made:
         yield made
 
 
@@ -328,7 +328,7 @@ def test_both_answer_the_same(scene: Scene, question: str) -> None:
 
 def test_changes_by_both_leave_the_same(scene: Scene) -> None:
     """Java made its own before the first question; partition 2 has lost its first record by it."""
-    admin, mine, javas = scene.admin, f"{scene.base}-mine", f"{scene.base}-java"
+    admin, mine, javas = scene.admin, f"{scene.base}-mine-{uuid.uuid4().hex[:8]}", f"{scene.base}-java"
     admin.create_topics([NewTopic(mine, 2, 1, {"retention.ms": "3600000"})])
     admin.create_partitions({mine: 3})
     admin.alter_configs({ConfigResource.topic(mine): {
