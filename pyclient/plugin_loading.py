@@ -5,10 +5,13 @@ turns each into the object. Knows no client. What a plugin must have is in `pycl
 """
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pyclient.errors import ConfigurationError, KafkaError, with_article
@@ -115,7 +118,7 @@ def _function(option: str, spec: str) -> object:
 
 def available_plugins(kind: str) -> tuple[str, ...]:
     """The registered names of a kind, sorted."""
-    return tuple(sorted({point.name for point in entry_points(group=KINDS[kind].group)}))
+    return tuple(sorted({point.name for point in _installed(KINDS[kind].group)}))
 
 
 def _named(kind: str, wanted: PluginKind, spec: str) -> object:
@@ -143,7 +146,7 @@ def _registered(kind: str, wanted: PluginKind, name: str) -> EntryPoint | None:
 
     Our own names count even if our own metadata are not found, as when the package is imported from an archive.
     """
-    points = list(entry_points(group=wanted.group, name=name))
+    points = [point for point in _installed(wanted.group) if point.name == name]
     ours = OWN_NAMES.get(wanted.group, {}).get(name)
     if ours is not None and all(point.value != ours for point in points):
         points.append(EntryPoint(name, ours, wanted.group))
@@ -153,6 +156,27 @@ def _registered(kind: str, wanted: PluginKind, name: str) -> EntryPoint | None:
             f"{kind} {name!r} is registered by {len(points)} installed packages: {owners}. "
             f"Give the one you want as 'package.module:Class' (such as {points[0].value!r}), or uninstall the other.", option=kind)
     return points[0] if points else None
+
+
+def _installed(group: str) -> Iterable[EntryPoint]:
+    """The entry points of all packages on the path.
+
+    Reading every package's metadata takes longer than all else that a constructor does, so it is done again only when
+    the path is another, or something was installed there.
+    """
+    return _read(group, tuple((place, _changed_at(place)) for place in sys.path), tuple(map(id, sys.meta_path)))
+
+
+@functools.lru_cache(maxsize=2 * len(KINDS))
+def _read(group: str, path: object, finders: object) -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group=group))
+
+
+def _changed_at(place: str) -> int | None:
+    try:
+        return Path(place).stat().st_mtime_ns
+    except OSError:
+        return None
 
 
 def _distribution(point: EntryPoint) -> str:

