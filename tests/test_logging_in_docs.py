@@ -13,7 +13,7 @@ import pytest
 from pyclient.plugin_loading import available_plugins
 from pyclient.testing import FakeCluster
 from tests.distribution import ROOT, run
-from tests.pages import WRITTEN_ADDRESS, Block, Page, extras, strictly_typed
+from tests.pages import WRITTEN_ADDRESS, Block, Page, blocks_are_strictly_typed, extras
 from tests.simulation.logins import Client, logins, world
 from tests.simulation.logins import run as simulated
 
@@ -37,11 +37,8 @@ def test_the_programs_run(block: Block, address: str, installed: Path, tmp_path:
     run(sys.executable, "-W", "error::ResourceWarning", str(program), cwd=tmp_path, timeout=60, PYTHONPATH=str(installed))
 
 
-@pytest.mark.parametrize("block", PAGE.python, ids=lambda block: block.name)
-def test_the_blocks_pass_strict_mypy(block: Block, tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(block.text)
-    strictly_typed(program)
+def test_the_blocks_pass_strict_mypy(tmp_path: Path) -> None:
+    blocks_are_strictly_typed(PAGE.python, tmp_path)
 
 
 def test_the_mechanism_of_ones_own_logs_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from tests.distribution import ROOT, run
-from tests.pages import NEEDS_A_BROKER, WRITTEN_ADDRESS, Block, Page, extras, make_target, served, strictly_typed
+from tests.pages import NEEDS_A_BROKER, WRITTEN_ADDRESS, Block, Page, blocks_are_strictly_typed, extras, make_target, served
 
 README: Final = Page("README.md")
 ADMIN: Final = [block for block in Page("docs/admin.md").python if block.heading in NEEDS_A_BROKER]
@@ -57,11 +57,8 @@ def test_the_python_block_runs(block: Block, written: dict[str, str], installed:
         JDK_JAVA_OPTIONS=FAST_START)
 
 
-@pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.name)
-def test_the_python_block_passes_strict_mypy(block: Block, tmp_path: Path) -> None:
-    program = tmp_path / "readme.py"
-    program.write_text(block.text)
-    strictly_typed(program)
+def test_the_python_blocks_pass_strict_mypy(tmp_path: Path) -> None:
+    blocks_are_strictly_typed(PYTHON, tmp_path)
 
 
 def pip_install(line: str) -> None:

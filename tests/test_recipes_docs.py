@@ -18,7 +18,7 @@ import pytest
 from pyclient import Admin
 from pyclient.testing import FakeCluster
 from tests.distribution import run
-from tests.pages import NEEDS_A_BROKER, WRITTEN_ADDRESS, Block, Page, strictly_typed
+from tests.pages import NEEDS_A_BROKER, WRITTEN_ADDRESS, Block, Page, blocks_are_strictly_typed
 
 PAGE: Final = Page("docs/recipes.md")
 ADMIN: Final = Page("docs/admin.md")
@@ -39,11 +39,8 @@ def test_the_python_block_runs(block: Block, address: str, installed: Path, tmp_
     run(sys.executable, "-W", "error::ResourceWarning", str(program), cwd=tmp_path, timeout=BLOCK_S, PYTHONPATH=str(installed))
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
-def test_the_python_block_passes_strict_mypy(block: Block, tmp_path: Path) -> None:
-    program = tmp_path / "recipe.py"
-    program.write_text(block.text)
-    strictly_typed(program)
+def test_the_python_blocks_pass_strict_mypy(tmp_path: Path) -> None:
+    blocks_are_strictly_typed(BLOCKS, tmp_path)
 
 
 def test_every_bundled_serializer_is_named() -> None:
