@@ -21,7 +21,7 @@ from pyclient.testing import LocalCluster, Security
 from pyclient.testing.tokens import unsecured_token
 from tests.broker.durability.load import Load, load
 from tests.broker.durability.numbering import Verdict, judge
-from tests.groups import LIMIT_S, ON_ONE_BROKER, Member, members, processed
+from tests.groups import ON_ONE_BROKER, Member, members, processed
 from tests.kafka import make_topic, read
 from tests.secured_clients import Options, Proof, called, from_endpoint, reaching, with_password, with_token
 from tests.waiting import eventually
@@ -30,6 +30,8 @@ RENEWALS: Final = 2
 LONGEST_S: Final = 150.0
 """Sessions last 2.5 s; a starved broker takes seconds for each response, and several attempts for a renewal. No test
 judges a client by time."""
+PATIENT: Final = {"session_timeout_ms": 300_000, "max_poll_interval_ms": 300_000}
+"""Of members: a coordinator that has no CPU for half a minute must not put them out."""
 PARTITIONS: Final = 3
 SHORT: Final = pytest.mark.kafka(security=Security(connections_max_reauth_ms=2500), **ON_ONE_BROKER.kwargs)
 pytestmark = [SHORT, pytest.mark.timeout(900)]  # each wait has its own limit
@@ -124,7 +126,7 @@ class Work:
 def at_work(cluster: LocalCluster, topic: str, running: list[Member], options: Options) -> Iterator[Work]:
     make_topic(cluster, topic, PARTITIONS)
     with load(cluster, topic, partitions=PARTITIONS, producers=1, rate=150, **options) as sending:
-        group = [Member(cluster, topic, [topic], manual=True, use_async=number == 1, session_timeout_ms=LIMIT_S * 1000, **options) for number in range(2)]
+        group = [Member(cluster, topic, [topic], manual=True, use_async=number == 1, **PATIENT, **options) for number in range(2)]
         running += [each.start() for each in group]
         yield Work(sending, group)
 
