@@ -55,7 +55,7 @@ nightly: ## everything: test-all, proof, and every test of brokers on brokers in
 	@$(MAKE) -k test-all proof
 	@$(MAKE) test-containers TESTS="tests/broker tests/containers"
 
-proof: setup jars ## what takes hours: mutants, 2,000 + 1,000 + 2,000 seeds of the simulation, every byte of logins, 500 of threads, Spark's cluster under faults
+proof: setup jars ## what takes hours: mutants, 2,000 + 1,000 + 2,000 seeds of the simulation, every byte of logins and error of requests, 500 of threads, Spark's cluster under faults
 	@mkdir -p $(JUNIT)
 	@$(PYTEST) -m proof -s --junitxml=$(JUNIT)/proof.xml tests/simulation tests/broker/test_admin_beside_java.py tests/spark tests/unit/integration $(ARGS)
 	@PYCLIENT_SIMULATION_SEEDS=2000 PYCLIENT_SIMULATION_GROUP_SEEDS=1000 PYCLIENT_EXACTLY_ONCE_SEEDS=2000 \
