@@ -78,8 +78,8 @@ class Watched:
         return bool(ready) and all(renewals[label] >= times * count for label, count in ready.items())
 
     def is_over(self, connection: Connection) -> bool:
-        """Whether its session may have ended. Then the broker may close it: who used it too late, client or broker,
-        cannot be told by real time. In virtual time it can: tests/simulation/test_logins.py.
+        """Whether its session may have ended. Then the broker may close it. Real time does not show who was late,
+        client or broker; virtual time does: tests/simulation/test_logins.py.
         """
         end = self.ends_at.get(connection)
         return end is not None and connection._clock() >= end

@@ -1,7 +1,7 @@
 """No error code, however long brokers answer with it, makes a client send requests at the network's speed.
 
-In virtual time. PYCLIENT_EVERY_ERROR=1 (`make proof`) takes every error of every request; otherwise each request has all
-retriable errors and a fourth of the others, another fourth than the request before it.
+In virtual time. PYCLIENT_EVERY_ERROR=1 (`make proof`) takes every error of every request; otherwise each request has
+all retriable errors and a fourth of the others, another fourth than the request before it.
 """
 from __future__ import annotations
 
