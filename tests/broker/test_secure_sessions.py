@@ -30,7 +30,7 @@ RENEWALS: Final = 2
 LONGEST_S: Final = 150.0
 """Sessions last 2.5 s; a starved broker takes seconds for each response, and several attempts for a renewal. No test
 judges a client by time."""
-PATIENT: Final = {"session_timeout_ms": 300_000, "max_poll_interval_ms": 300_000}
+PATIENT: Final[Options] = {"session_timeout_ms": 300_000, "max_poll_interval_ms": 300_000}
 """Of members: a coordinator that has no CPU for half a minute must not put them out."""
 PARTITIONS: Final = 3
 SHORT: Final = pytest.mark.kafka(security=Security(connections_max_reauth_ms=2500), **ON_ONE_BROKER.kwargs)
