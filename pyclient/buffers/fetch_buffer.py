@@ -76,12 +76,14 @@ Entry: TypeAlias = Chunk | Failure
 class FetchBuffer:
     """Entries in order of arrival.
 
-    ``on_room`` is called when the loop waits for room and there is some, ``on_data`` when there is data.
+    ``on_room`` is called when the loop waits for room and there is some, ``on_data`` when there is data, ``on_wake`` by
+    `wake`.
     """
 
     def __init__(self) -> None:
         self.on_room: Callable[[], object] = _nothing
         self.on_data: Callable[[], object] = _nothing
+        self.on_wake: Callable[[], object] = _nothing
         self._lock = threading.Lock()
         self._signal = threading.Lock()  # used as an event: released when something is new, acquired by `wait`
         self._entries: deque[Entry] = deque()
@@ -224,11 +226,15 @@ class FetchBuffer:
         Returns whether there is data.
         """
         until = None if timeout is None else time.monotonic() + timeout
-        while not (self._woken or self.nudged or self.ready()):
+        while not self.has_news():
             # What came since the check has released the lock, also from a signal handler in this thread.
             if not self._signal.acquire(timeout=-1 if until is None else min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX)):
                 break
         return self.ready()
+
+    def has_news(self) -> bool:
+        """Whether a `wait` would end now."""
+        return self._woken or self.nudged or self.ready()
 
     def ready(self) -> bool:
         """Whether `take` would return an entry."""
@@ -238,6 +244,7 @@ class FetchBuffer:
         """End a `wait`, now or the next one. Takes no lock: the handler of a signal may call it anywhere."""
         self._woken = True
         self._notify()
+        self.on_wake()
 
     @property
     def woken(self) -> bool:

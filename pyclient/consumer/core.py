@@ -21,12 +21,14 @@ from pyclient.errors import AuthenticationError, BootstrapError, ConfigurationEr
 from pyclient.metrics import ASSIGNED_PARTITIONS, FAILED_REBALANCES, FETCH_BUFFERED, REBALANCES, RECORDS_LAG
 from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.client.core import ClientCore
+from pyclient.client.in_place import InPlace
 from pyclient.consumer.commit_order import Turn
 from pyclient.consumer.commits import Commits
 from pyclient.consumer.membership import membership
 from pyclient.consumer.opener import Opener
+from pyclient.net.lent_connection import LoopLender
 from pyclient.runtime.environment import ASSIGNOR_THREAD
-from pyclient.runtime.loop_thread import runs_here
+from pyclient.runtime.loop_thread import Portal, runs_here
 from pyclient.runtime.offload import Offload
 
 _log = logging.getLogger(__name__)
@@ -57,6 +59,8 @@ class ConsumerCore(ClientCore):
         """Commits that succeeded, in order; the user's thread takes them from here."""
         self._new_data = asyncio.Event()
         self._opener = Opener(self.buffer, self.environment, config.fetch_buffer_memory, self._new_data.set)
+        self._lender: LoopLender | None = None
+        self._in_place: InPlace | None = None
         self._unanswered_since: float | None = None
         self._joins = "joined; "  # what the next assignment is logged as
         self._logged: frozenset[TopicPartition] = frozenset()
@@ -73,6 +77,30 @@ class ConsumerCore(ClientCore):
         """Connect, and fetch again when the user takes data from a full buffer."""
         await super().start()
         self.buffer.on_room = self.driver.wake_from_anywhere
+
+    def lend(self, portal: Portal) -> None:
+        """Let the thread that polls act in place of the portal's while that sleeps."""
+        if portal.lending is not None:
+            self._lender = LoopLender(portal.loop, portal.lending)
+            self._in_place = InPlace(portal.loop, self._lender, self.driver, self.connections)
+            self.buffer.on_wake = portal.lending.ring
+
+    def forked(self) -> None:
+        """As `ClientCore.forked`."""
+        super().forked()
+        if self._lender is not None:
+            self._lender.forked()
+
+    def wait(self, timeout: float | None) -> bool:
+        """As `wait_for_data`, in the thread that polls; a wakeup or rebalance without data counts as False.
+
+        While the loop sleeps, this thread reads the answer and sends the next request itself: no other has to wake.
+        """
+        if self._in_place is None or (timeout is not None and timeout <= 0):
+            return self.buffer.wait(timeout)
+        began = self.clock()
+        self._in_place.run_until(self.buffer.has_news, self.buffer.has_news, timeout)
+        return self.buffer.wait(None if timeout is None else max(0.0, timeout - (self.clock() - began)))
 
     async def wait_for_data(self, timeout: float | None) -> bool:
         """Wait for data that can be taken, a wakeup or a rebalance; False when *timeout* seconds passed without."""

@@ -56,8 +56,9 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         plugins = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors}
         super().__init__(config, {**options, **plugins}, interceptors, topics, rebalance_listener)
-        self._portal = Portal("pyclient-consumer")
+        self._portal = Portal("pyclient-consumer", lends=self._core.connections.uses_sockets)
         self._portal.call(self._core.start)
+        self._core.lend(self._portal)
 
     # ---- assignment -------------------------------------------------------------------------------------------------
 

@@ -26,9 +26,8 @@ class WaitForData:
     yield_first: bool
 
     def run(self, portal: Portal) -> bool:
-        """As `Step.run`. The loop is not involved: putting data into the buffer ends the wait."""
-        buffer = self.core.buffer
-        return buffer.wait(self.timeout) or buffer.woken
+        """As `Step.run`. The loop's thread is not involved: putting data into the buffer ends the wait."""
+        return self.core.wait(self.timeout) or self.core.buffer.woken
 
     async def run_async(self) -> bool:
         """As `Step.run_async`."""
