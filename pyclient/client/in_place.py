@@ -66,11 +66,12 @@ class InPlace:
 
         def begin() -> None:
             if not start():
+                selector.answer()  # a ring of before; `wanted` and `signalled` know those that count
                 answers.open()
 
         selector.patience = PATIENCE
         try:
-            self._driver.act(begin, done, lambda: answers.handle_next(until))
+            self._driver.act(begin, done, lambda: not (selector.wanted or self.signalled) and answers.handle_next(until))
         finally:
             selector.patience = 0.0
             answers.close()
