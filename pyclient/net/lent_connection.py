@@ -89,6 +89,19 @@ class LoopLender:
         if self._connection is not None and (seconds is None or seconds > 0):
             self.run(functools.partial(self._read, awaited, until))
 
+    def read_here(self, descriptor: int) -> bool:
+        """On the loop's thread, which would wake for *descriptor*: read the answer to the lone request, as `wait` does.
+
+        Returns whether it was read here.
+        """
+        connection = self._connection
+        sock = None if connection is None or not connection.awaits_one_answer else connection.socket
+        if connection is None or sock is None or sock.fileno() != descriptor or not self._read_once(connection):
+            return False
+        if self.on_read is not None and not connection.in_flight:
+            self.on_read(connection)
+        return True
+
     @property
     def signalled(self) -> bool:
         """Whether a signal has come while a thread acts, whose handler may raise once the loop has been given back."""

@@ -70,5 +70,7 @@ cdef class LoneExchange:
 
     # Private.
     cdef bint _send(self) except -1
+    cdef object _take_what_came(self)
     cdef bint _send_on(self, Lane lane, PartitionQueue queue) except -1
     cdef int _read(self, Lane lane, Batch batch, double seconds) except -1
+    cdef object _settle(self, Lane lane, Batch batch)

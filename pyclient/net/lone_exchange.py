@@ -204,6 +204,22 @@ class LoneExchange:
             self._lanes.pop(batch.queue, None)
             self._hand_over(lane, batch, self._sent_at, rest)
 
+    @property
+    def in_flight(self) -> bool:
+        """Whether a request is, which only its lane knows of."""
+        return self._batch is not None
+
+    def on_readable(self, descriptor: int) -> bool:
+        """On the loop's thread, which would wake for *descriptor*: take the answer to the request in flight.
+
+        Returns whether it is taken: not if it is an unusual one.
+        """
+        lane: Lane = self._lane
+        if self._batch is None or self._closed or self._rest is not None or lane._descriptor != descriptor or not lane.take_answer():
+            return False
+        self._settle(lane, self._batch)
+        return True
+
     # ---- any thread -------------------------------------------------------------------------------------------------
 
     def on_ready(self):
@@ -237,10 +253,19 @@ class LoneExchange:
         if not self._acquire(False):
             return False
         try:
+            self._take_what_came()
             queue = None if self._batch is not None or self._selector.wanted else self._accumulator.lone_queue()
             return queue is not None and self._send_on(self._lanes.get(queue), queue)
         finally:
             self._give_back()
+
+    @cython.cfunc
+    def _take_what_came(self) -> object:
+        """The answer to the last record may lie in the socket, before the loop's thread had its turn."""
+        lane: Lane = self._lane
+        batch: Batch = self._batch
+        if batch is not None and self._rest is None and batch.result._callback is None and lane.take_answer():
+            self._settle(lane, batch)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -268,11 +293,16 @@ class LoneExchange:
             came = await_bytes(lane._descriptor, self._bell, timeout_ms)
         try:
             if came and batch.result._callback is None and lane.take_answer():
-                self._batch = self._lane = None
-                self._accumulator.settle_lone(batch, lane.base_offset, lane.append_time)
-                lane.count(self._clock(), self._sent_at, batch.count)
+                self._settle(lane, batch)
             elif not came:
                 hush(self._bell)
         finally:
             watch(self._epoll, lane._descriptor, True)
         return 0
+
+    @cython.cfunc
+    def _settle(self, lane: Lane, batch: Batch) -> object:
+        """The answer was taken."""
+        self._batch = self._lane = None
+        self._accumulator.settle_lone(batch, lane.base_offset, lane.append_time)
+        lane.count(self._clock(), self._sent_at, batch.count)

@@ -41,6 +41,7 @@ class LoneLanes:
         self.exchange = LoneExchange(core.accumulator, selector, core.clock, core.metrics, otherwise=core.driver.wake_for_records, hand_over=self._hand_over)
         selector.on_woken = self._woken
         selector.on_borrowed = self.exchange.on_taken
+        selector.on_readable = self._readable
         lender.wait_on_lane = self.exchange.wait
         lender.on_read = self._answered
 
@@ -56,6 +57,14 @@ class LoneLanes:
         for queue, lane in self.exchange.clear():
             self._core.metadata.want(queue.topic, lane.sequence.idle_since)
         self._calm = False
+
+    def _readable(self, descriptor: int) -> bool:
+        """The loop would wake for an answer: it sleeps on, and lanes stay, if that is the answer to a lone record."""
+        try:
+            return self.exchange.on_readable(descriptor) if self.exchange.in_flight else self._lender.read_here(descriptor)
+        except Exception:  # noqa: BLE001 the loop must go on
+            _log.exception("a defect in the client: the answer to a lone record could not be handled in place; the loop goes on")
+            return False
 
     def _answered(self, connection: Connection) -> None:
         """Make a lane if the next record of the partition can do what the last one did."""

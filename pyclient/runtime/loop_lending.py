@@ -14,6 +14,7 @@ import selectors
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, TypeVarTuple
@@ -41,6 +42,8 @@ if sys.platform == "linux":
             """Called before the loop goes on."""
             self.on_borrowed: Callable[[], object] = _ignore
             """Called by `borrow`."""
+            self.on_readable: Callable[[int], bool] = _wakes
+            """Called by the loop's thread with the only descriptor that it would wake for; whether it may sleep on."""
             self._epoll = select.epoll.fromfd(os.dup(self.fileno()))
             self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             """Readable when the loop, or a signal, wants the lock back from a thread that waits."""
@@ -53,11 +56,28 @@ if sys.platform == "linux":
             """As `selectors.BaseSelector.select`; lends the loop meanwhile."""
             if timeout is not None and timeout <= 0:
                 return super().select(timeout)
+            until = None if timeout is None else time.monotonic() + timeout
+            while True:
+                events = self._lend(timeout)
+                if len(events) != 1 or events[0][1] != selectors.EVENT_READ or not self._handled(events[0][0].fd):
+                    break
+                events = []
+                timeout = None if until is None else until - time.monotonic()
+                if self.scheduled or (timeout is not None and timeout <= 0):
+                    break
+            self.on_woken()
+            return events
+
+        def _lend(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
             self._lock.release()
             try:
                 return super().select(timeout)
             finally:
                 self._take_back()
+
+        def _handled(self, descriptor: int) -> bool:
+            self.scheduled = False
+            return self.on_readable(descriptor)
 
         def _take_back(self) -> None:
             if not self._lock.acquire(blocking=False) and not (self.patience and self._lock.acquire(timeout=self.patience)):
@@ -65,7 +85,6 @@ if sys.platform == "linux":
                 self.ring()
                 self._lock.acquire()
                 self.wanted = False
-            self.on_woken()
 
         @property
         def asleep(self) -> bool:
@@ -145,6 +164,11 @@ if sys.platform == "linux":
 
 def _ignore() -> None:
     """The default of a call that nothing needs."""
+
+
+def _wakes(_descriptor: int) -> bool:
+    """The default of `LendingSelector.on_readable`: the loop wakes."""
+    return False
 
 
 def lending_loop() -> tuple[asyncio.AbstractEventLoop, LendingSelector | None]:

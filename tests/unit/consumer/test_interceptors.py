@@ -464,7 +464,9 @@ def test_a_commit_that_had_ended_is_reported_though_the_consumer_ends_in_an_erro
 def test_C24_a_callback_never_runs_in_the_middle_of_a_poll_that_is_left_nothing(fake_cluster: FakeCluster) -> None:
     class Slow(Watching):
         def on_consume(self, records: Records) -> Records:
+            fake_cluster.resume(1)
             eventually(lambda: all(task.done() for task in consumer._pending_commits.tasks))
+            positions.extend(record.offset + 1 for record in records)
             return super().on_consume(records)
 
     def callback(offsets: Offsets, error: BaseException | None) -> None:
@@ -472,12 +474,16 @@ def test_C24_a_callback_never_runs_in_the_middle_of_a_poll_that_is_left_nothing(
 
     filled(fake_cluster, 10)
     reported: list[int] = []
+    positions: list[int] = []
     with reading(fake_cluster, Slow(never), max_poll_records=1, auto_commit_interval_ms=0) as consumer:
+        eventually(lambda: consumer._core.buffer.bytes)
+        fake_cluster.pause(1)
         consumer.commit_async({TP: 1}, callback)
         assert not consumer.poll(0.5)
         assert reported == []
+        read = positions[-1]
         consumer.poll(0)
-        assert reported == [10]
+        assert reported == [read]
 
 
 def test_automatic_commits_and_that_of_a_clean_close_are_reported_before_close(fake_cluster: FakeCluster) -> None:

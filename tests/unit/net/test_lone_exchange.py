@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import select
 import signal
 import socket
 import sys
@@ -59,6 +60,20 @@ def generic_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         read(lender, *args)
 
     monkeypatch.setattr(LoopLender, "_read", noted)
+    return found
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One item for each batch that was sent without a lane."""
+    found: list[int] = []
+    start = Sender._start
+
+    def noted(sender: Sender, *args: Any) -> bool:
+        found.append(1)
+        return start(sender, *args)
+
+    monkeypatch.setattr(Sender, "_start", noted)
     return found
 
 
@@ -242,21 +257,13 @@ def test_M10_the_answer_to_another_request_is_no_answer(cluster: FakeCluster, pr
     assert producer.send("t", b"next", partition=0).result(LIMIT_S).offset == before
 
 
-def test_no_lane_is_used_when_the_broker_may_have_forgotten_the_producer(monkeypatch: pytest.MonkeyPatch, producer: Producer) -> None:
-    started: list[int] = []
-    start = Sender._start
-
-    def noted(sender: Sender, *args: Any) -> bool:
-        started.append(1)
-        return start(sender, *args)
-
-    monkeypatch.setattr(Sender, "_start", noted)
+def test_no_lane_is_used_when_the_broker_may_have_forgotten_the_producer(monkeypatch: pytest.MonkeyPatch, producer: Producer, starts: list[int]) -> None:
     monkeypatch.setattr("pyclient.producer.lone_lanes.PRODUCER_EXPIRATION", 0.0)
     on_a_lane(producer)
-    started.clear()
+    starts.clear()
     for _ in range(20):
         producer.send("t", b"x", partition=0).result(LIMIT_S)
-    assert len(started) == 20
+    assert len(starts) == 20
 
 
 def test_a_refused_record_raises_and_the_next_one_is_stored(cluster: FakeCluster, producer: Producer) -> None:
@@ -287,6 +294,43 @@ def test_a_record_is_acknowledged_without_a_wait_for_its_answer(producer: Produc
     on_a_lane(producer)
     delivery = producer.send("t", b"y", partition=0)
     eventually(delivery.done)
+
+
+def test_records_that_nothing_waits_for_make_a_lane_and_keep_it(cluster: FakeCluster, producer: Producer, starts: list[int]) -> None:
+    """The loop's thread takes their answers, and its loop sleeps on."""
+    def sent_on_a_lane() -> bool:
+        for value in b"12345":
+            eventually(producer.send("t", bytes([value]), partition=0).done)
+        before = len(starts)
+        for value in b"67890":
+            eventually(producer.send("t", bytes([value]), partition=0).done)
+        return len(starts) == before
+
+    eventually(sent_on_a_lane, LIMIT_S)
+    stored = values(cluster)
+    assert stored == [bytes([value]) for value in b"1234567890"] * (len(stored) // 10)
+
+
+def test_a_record_takes_the_answer_to_the_one_before(producer: Producer) -> None:
+    """The loop's thread may not have had its turn yet."""
+    selector = producer._portal.lending
+    assert selector is not None
+
+    def taken() -> bool:
+        on_a_lane(producer)
+        lender = producer._core._lender
+        sock = lender and lender._connection and lender._connection.socket
+        assert sock
+        selector.mute(sock)
+        first = producer.send("t", b"x", partition=0)
+        select.select([sock], [], [], LIMIT_S)
+        second = producer.send("t", b"y", partition=0)
+        taken = first.done()
+        selector.unmute(sock.fileno())
+        second.result(LIMIT_S)
+        return taken
+
+    eventually(taken, LIMIT_S)
 
 
 def test_a_callback_that_is_added_during_the_wait_is_called(cluster: FakeCluster, producer: Producer) -> None:
