@@ -44,6 +44,8 @@ class Driver:
         """Runs a function in place of a turn in the thread that sends; False if that is not possible now."""
         self.on_lone: Callable[[Connection | None], None] | None = None
         """Called with the connection that a lone request was written to."""
+        self.before_turn: Callable[[], object] | None = None
+        """Called when the client has to look after something, or takes a turn, before it does."""
         self._looks = True  # the next turn has to poll the managers
         self._closed = False
         self._stopped_by: KafkaError | None = None
@@ -64,6 +66,8 @@ class Driver:
     def wake(self) -> None:
         """An event on the loop: take a turn soon."""
         self._looks = True
+        if self.before_turn is not None:
+            self.before_turn()
         if self._turning:
             self._again = True
         elif not self._acting:
@@ -113,6 +117,8 @@ class Driver:
     def _take_turn(self, connections: ConnectionPool) -> float | None:
         """Returns before when no timer may be; None if a lone record was all there was to do."""
         self.turns += 1
+        if self.before_turn is not None:
+            self.before_turn()
         self._scheduled = False
         self._turning = True
         looks, self._looks = self._looks, False

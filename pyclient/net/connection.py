@@ -10,7 +10,7 @@ import logging
 import socket
 from collections.abc import Callable
 from random import Random
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import attrs
 
@@ -42,6 +42,22 @@ class Ending:
     """The peer or the network closed it; otherwise this client did."""
     requests_lost: int
     """Requests in flight, whose outcome is unknown."""
+
+
+class LoneAnswers(Protocol):
+    """Who sends lone requests beside a connection, on an async client's loop, and takes their answers."""
+
+    def take(self, connection: Connection, size: int) -> bool:
+        """So many bytes came: whether they are the answer that is awaited. Then nothing else is to be done."""
+
+    def interrupt(self) -> None:
+        """Something else happens: what was sent beside the connection is handed over to it."""
+
+    def answered(self, connection: Connection) -> None:
+        """Other bytes were handled."""
+
+    def end(self) -> None:
+        """The connection ends: as `interrupt`, and nothing more is sent beside it."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -78,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self.reader = FrameReader(label, max_frame, self._on_frame)
         self.socket: socket.socket | None = None  # the transport's, where this connection may use it directly
         self._transport: asyncio.Transport | None = None
+        self.lone_answers: LoneAnswers | None = None
         self.is_closing: Callable[[], bool] = _always
         """Whether the transport is closed, or will be in the next turn of the loop."""
         self._write_buffer: WriteBuffer | None = None
@@ -306,6 +323,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """asyncio: bytes arrived."""
+        lone = self.lone_answers
+        if lone is None:
+            self._received(nbytes)
+        elif not lone.take(self, nbytes):
+            lone.interrupt()
+            self._received(nbytes)
+            lone.answered(self)
+
+    def _received(self, nbytes: int) -> None:
         try:
             self.reader.received(nbytes)
         except KafkaError as error:
@@ -363,6 +389,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the socket is closed, for any reason."""
+        if self.lone_answers is not None:
+            self.lone_answers.end()
         self._transport = self._write_buffer = self._stop_reading = self.socket = None
         self.is_closing = _always
         self._lost(self._cause or _closed_by_peer(self, exc), by_peer=self._cause is None and self.state is not State.CLOSED)

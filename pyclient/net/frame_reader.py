@@ -38,13 +38,19 @@ class FrameReader:
         self._patience_ms = PATIENCE_MS if in_portal() else 0
         self._socket: socket.socket | None = None
         self._low_water: ReceiveLowWater | None = None
-        self._scratch = bytearray(SCRATCH)
+        self.scratch = bytearray(SCRATCH)
+        """Where the bytes of small frames arrive."""
         self._frame: bytearray | None = None  # the incomplete large frame
         self._filled = 0  # bytes in it, or else in the scratch buffer
         self._stopped = False
         self.bytes_in = 0
         self.may_be_tls = True
         """The peer may be a TLS listener although this connection is plain: it then first sends a TLS alert."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the next bytes begin a frame, at the start of the scratch buffer."""
+        return self._frame is None and not self._filled
 
     def logged_in(self) -> None:
         """The peer is a broker, and has accepted the login if there is one: its responses may be large."""
@@ -69,7 +75,7 @@ class FrameReader:
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes go: the incomplete large frame, else the scratch buffer."""
-        return memoryview(self._scratch if self._frame is None else self._frame)[self._filled:]
+        return memoryview(self.scratch if self._frame is None else self._frame)[self._filled:]
 
     def received(self, size: int) -> None:
         """Take the frames that *size* new bytes complete.
@@ -110,17 +116,17 @@ class FrameReader:
             at += SIZE_BYTES
             if size > end - at:
                 self._frame, self._filled = unwritten(size), end - at
-                self._frame[:end - at] = self._scratch[at:end]
+                self._frame[:end - at] = self.scratch[at:end]
                 return
             at += size
-            self._on_frame(memoryview(bytes(self._scratch[at - size:at])))
+            self._on_frame(memoryview(bytes(self.scratch[at - size:at])))
         if at < end:
-            self._scratch[:end - at] = self._scratch[at:end]
+            self.scratch[:end - at] = self.scratch[at:end]
             self._filled = end - at
 
     def _frame_size(self, at: int) -> int:
-        size = int.from_bytes(self._scratch[at:at + SIZE_BYTES], "big", signed=True)
-        if self.may_be_tls and self._scratch[at:at + 2] == ALERT_RECORD:
+        size = int.from_bytes(self.scratch[at:at + SIZE_BYTES], "big", signed=True)
+        if self.may_be_tls and self.scratch[at:at + 2] == ALERT_RECORD:
             raise tls_listener(self._label)
         if not SIZE_BYTES <= size <= self._limit:
             most = f"receive_max_frame_bytes={self._limit}" if self._limit == self._max_frame else f"{self._limit} before the connection is ready"

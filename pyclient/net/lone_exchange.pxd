@@ -42,21 +42,17 @@ cdef class Lane:
 
     cdef bytes write(self, Batch batch, double now)
     cdef bint take_answer(self) except -1
+    cdef bint reads(self, char* at, Py_ssize_t came) except -1
     cdef object count(self, double now, double sent_at, int records)
 
     # Private.
     cdef object _number(self, Batch batch)
     cdef bytes _head(self, bytes header, Py_ssize_t records)
+    cdef Py_ssize_t _answer_size(self) except -1
 
 
-@cython.final
 cdef class LoneExchange:
     cdef Accumulator _accumulator
-    cdef object _selector
-    cdef object _acquire
-    cdef object _give_back
-    cdef int _bell
-    cdef int _epoll
     cdef object _clock
     cdef object _metrics
     cdef object _otherwise
@@ -68,9 +64,27 @@ cdef class LoneExchange:
     cdef bytes _rest                   # of its request, that the kernel did not take
     cdef bint _closed
 
+    cdef bint _send_on(self, Lane lane, PartitionQueue queue) except -1
+    cdef object _settle(self)
+
+
+@cython.final
+cdef class LentExchange(LoneExchange):
+    cdef object _selector
+    cdef object _acquire
+    cdef object _give_back
+    cdef int _bell
+    cdef int _epoll
+
     # Private.
     cdef bint _send(self) except -1
     cdef object _take_what_came(self)
-    cdef bint _send_on(self, Lane lane, PartitionQueue queue) except -1
     cdef int _read(self, Lane lane, Batch batch, double seconds) except -1
-    cdef object _settle(self, Lane lane, Batch batch)
+
+
+@cython.final
+cdef class LoopExchange(LoneExchange):
+    cdef object _runs_here
+
+    # Private.
+    cdef bint _send(self) except -1

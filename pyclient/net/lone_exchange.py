@@ -6,8 +6,9 @@ last one in its correlation id, sequence and records, and the next answer in its
 that it owns is as the last exchange left it, so the decisions of that exchange hold: a `Lane` keeps them. What is
 unusual is left where it is, for the ways that know everything: an answer stays in the socket, a request that the
 kernel did not take whole, or whose answer the loop reads, is handed over by `on_taken` before anybody else acts.
-Rules: lanes are used and changed only with the loop's lock. The loop's waking ends them all. No step runs interpreted
-code, so no signal handler runs between two of them, and none needs to be deferred.
+Rules of a sync producer: lanes are used and changed only with the loop's lock. The loop's waking ends them all. No step
+runs interpreted code, so no signal handler runs between two of them, and none needs to be deferred. An async producer's
+tasks run on the loop: there, whatever else the client does ends them all.
 """
 import cython
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
@@ -119,10 +120,21 @@ class Lane:
     def take_answer(self) -> cython.bint:
         """Take the answer from the socket if it is whole and says that the batch is stored; else leave it there."""
         at: cython.p_char = cython.cast(cython.p_char, self._answer)
+        return self._answer_size() < ROOM and self.reads(at, peek(self._descriptor, at, ROOM)) and take(self._descriptor, at, self._size)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _answer_size(self) -> cython.Py_ssize_t:
+        return 8 + PyBytes_GET_SIZE(self._answered) + 24 + PyBytes_GET_SIZE(self._stored)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def reads(self, at: cython.p_char, came: cython.Py_ssize_t) -> cython.bint:
+        """Whether these bytes are the answer, whole and alone, and say that the batch is stored."""
         answered: cython.Py_ssize_t = PyBytes_GET_SIZE(self._answered)
         stored: cython.Py_ssize_t = PyBytes_GET_SIZE(self._stored)
-        size: cython.Py_ssize_t = 8 + answered + 24 + stored
-        if size >= ROOM or peek(self._descriptor, at, ROOM) != size:
+        size: cython.Py_ssize_t = self._answer_size()
+        if came != size:
             return False
         put_int32(cython.cast(cython.p_uchar, self._expected), size - 4)
         put_int32(cython.cast(cython.p_uchar, self._expected) + 4, self._correlation_id)
@@ -135,7 +147,7 @@ class Lane:
         if not 0 <= self.base_offset < END_OF_OFFSETS or not -1 <= self.append_time <= LATEST_TIME:
             return False
         self._size = size
-        return take(self._descriptor, at, size)
+        return True
 
     @cython.cfunc
     def count(self, now: cython.double, sent_at: cython.double, records: cython.int) -> object:
@@ -151,28 +163,23 @@ class Lane:
         self.sequence.idle_since = self.connection.idle_since = self._node.answered_at = now
 
 
-@cython.final
 @cython.cclass
 class LoneExchange:
-    """Sends lone records and reads their answers on known lanes.
+    """Lone records on known lanes, and the request of one of them that is in flight.
 
     *otherwise* does what `on_ready` cannot; *hand_over* gets the lane, the batch, the time when it was sent and what
     of the request was not written. The fields are declared in lone_exchange.pxd.
     """
 
-    def __init__(self, accumulator: Accumulator, selector, clock, metrics, *, otherwise, hand_over):
+    def __init__(self, accumulator: Accumulator, clock, metrics, *, otherwise, hand_over):
         self._accumulator = accumulator
-        self._selector = selector
-        self._acquire, self._give_back = selector.acquire, selector.give_back
-        self._bell = selector.bell
-        self._epoll = selector.descriptor
         self._clock = clock
         self._metrics = metrics
         self._otherwise = otherwise
         self._hand_over = hand_over
         self._lanes = {}
 
-    # ---- with the loop's lock ---------------------------------------------------------------------------------------
+    # ---- alone with all that the loop owns --------------------------------------------------------------------------
 
     def put(self, queue: PartitionQueue, lane: Lane):
         """The next lone batch of *queue* may take *lane*."""
@@ -192,7 +199,7 @@ class LoneExchange:
         return ended
 
     def on_taken(self):
-        """The loop's lock was taken by others: they get the request that is in flight on a lane, which ends with it.
+        """Others act now: they get the request that is in flight on a lane, which ends with it.
 
         Its answer is not read here, and may change all that the lane was made of.
         """
@@ -209,6 +216,46 @@ class LoneExchange:
         """Whether a request is, which only its lane knows of."""
         return self._batch is not None
 
+    def close(self):
+        """Use no lane any more: the process is a forked child, whose parent owns the sockets."""
+        self._closed = True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _send_on(self, lane: Lane | None, queue: PartitionQueue) -> cython.bint:
+        batch: Batch
+        now: cython.double = self._clock()
+        if lane is None or now >= lane._until or len(lane._in_flight) or now >= self._metrics.next_mark:
+            return False
+        batch = self._accumulator.start_lone(queue, LARGEST)
+        if batch is None:
+            return False
+        self._batch, self._lane, self._sent_at = batch, lane, now
+        self._rest = lane.write(batch, now)
+        return self._rest is None  # else the next one to act writes the rest
+
+    @cython.cfunc
+    def _settle(self) -> object:
+        """The answer was taken. The waiters, called last, may send the next record on the lane."""
+        lane: Lane = self._lane
+        batch: Batch = self._batch
+        self._batch = self._lane = None
+        lane.count(self._clock(), self._sent_at, batch.count)
+        self._accumulator.settle_lone(batch, lane.base_offset, lane.append_time)
+
+
+@cython.final
+@cython.cclass
+class LentExchange(LoneExchange):
+    """Of a sync producer: the thread that sends acts, with the lock of the loop, while that sleeps."""
+
+    def __init__(self, accumulator: Accumulator, selector, clock, metrics, *, otherwise, hand_over):
+        LoneExchange.__init__(self, accumulator, clock, metrics, otherwise=otherwise, hand_over=hand_over)
+        self._selector = selector
+        self._acquire, self._give_back = selector.acquire, selector.give_back
+        self._bell = selector.bell
+        self._epoll = selector.descriptor
+
     def on_readable(self, descriptor: int) -> bool:
         """On the loop's thread, which would wake for *descriptor*: take the answer to the request in flight.
 
@@ -217,7 +264,7 @@ class LoneExchange:
         lane: Lane = self._lane
         if self._batch is None or self._closed or self._rest is not None or lane._descriptor != descriptor or not lane.take_answer():
             return False
-        self._settle(lane, self._batch)
+        self._settle()
         return True
 
     # ---- any thread -------------------------------------------------------------------------------------------------
@@ -241,10 +288,6 @@ class LoneExchange:
             self._give_back()
         return result._done
 
-    def close(self):
-        """Use no lane any more: the process is a forked child, whose parent owns the sockets."""
-        self._closed = True
-
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _send(self) -> cython.bint:
@@ -265,21 +308,7 @@ class LoneExchange:
         lane: Lane = self._lane
         batch: Batch = self._batch
         if batch is not None and self._rest is None and batch.result._callback is None and lane.take_answer():
-            self._settle(lane, batch)
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _send_on(self, lane: Lane | None, queue: PartitionQueue) -> cython.bint:
-        batch: Batch
-        now: cython.double = self._clock()
-        if lane is None or now >= lane._until or len(lane._in_flight) or now >= self._metrics.next_mark:
-            return False
-        batch = self._accumulator.start_lone(queue, LARGEST)
-        if batch is None:
-            return False
-        self._batch, self._lane, self._sent_at = batch, lane, now
-        self._rest = lane.write(batch, now)
-        return self._rest is None  # else the next one to take the loop writes the rest
+            self._settle()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -293,16 +322,43 @@ class LoneExchange:
             came = await_bytes(lane._descriptor, self._bell, timeout_ms)
         try:
             if came and batch.result._callback is None and lane.take_answer():
-                self._settle(lane, batch)
+                self._settle()
             elif not came:
                 hush(self._bell)
         finally:
             watch(self._epoll, lane._descriptor, True)
         return 0
 
+
+@cython.final
+@cython.cclass
+class LoopExchange(LoneExchange):
+    """Of an async producer: its tasks act on the user's loop, between two things that the client does on it."""
+
+    def __init__(self, accumulator: Accumulator, runs_here, clock, metrics, *, otherwise, hand_over):
+        LoneExchange.__init__(self, accumulator, clock, metrics, otherwise=otherwise, hand_over=hand_over)
+        self._runs_here = runs_here
+
+    def on_ready(self):
+        """A batch may leave: send it now if it is a lone one with a lane."""
+        if self._closed or not self._lanes or self._batch is not None or not self._runs_here() or not self._send():
+            self._otherwise()
+
+    def take(self, connection, size: cython.Py_ssize_t) -> bool:
+        """So many bytes came on *connection*: whether they are the usual answer to the request in flight."""
+        lane: Lane = self._lane
+        at: cython.p_char
+        if self._batch is None or self._rest is not None or lane.connection is not connection or not lane._reader.is_empty:
+            return False
+        at = PyByteArray_AS_STRING(lane._reader.scratch)
+        if not lane.reads(at, size):
+            return False
+        self._settle()
+        return True
+
     @cython.cfunc
-    def _settle(self, lane: Lane, batch: Batch) -> object:
-        """The answer was taken."""
-        self._batch = self._lane = None
-        self._accumulator.settle_lone(batch, lane.base_offset, lane.append_time)
-        lane.count(self._clock(), self._sent_at, batch.count)
+    @cython.exceptval(-1, check=False)
+    def _send(self) -> cython.bint:
+        """Send the only batch that may leave; False if it has no lane now."""
+        queue: PartitionQueue = self._accumulator.lone_queue()
+        return queue is not None and self._send_on(self._lanes.get(queue), queue)

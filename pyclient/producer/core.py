@@ -30,7 +30,7 @@ from pyclient.producer.callbacks import LoopObserver, ThreadObserver
 from pyclient.producer.routing import Router
 from pyclient.client.core import ClientCore
 from pyclient.client.in_place import InPlace
-from pyclient.producer.lone_lanes import LoneLanes
+from pyclient.producer.lone_lanes import LentLanes, LoneLanes, LoopLanes
 from pyclient.producer.metrics import BatchMetrics
 from pyclient.producer.transactions import TransactionCalls
 from pyclient.runtime.environment import wall_ms
@@ -141,8 +141,15 @@ class ProducerCore(ClientCore):
         """An async producer's tasks send on the loop itself."""
         if self.loop is None or not runs_here(self.loop):
             return False
+        if self._lanes is not None:
+            self._lanes.interrupt()
         work()
         return True
+
+    def lend_to_tasks(self) -> None:
+        """Let tasks on the running loop repeat the exchanges of lone records, between two turns."""
+        if self.may_lend and self.loop is not None and self.clock is time.monotonic:
+            self._lanes = LoopLanes(self, self.loop, self._batch_metrics)
 
     @property
     def may_lend(self) -> bool:
@@ -166,9 +173,7 @@ class ProducerCore(ClientCore):
             self.driver.take_turn_here = lender.run
             observer.wait_in_place = lender.wait
             if self.clock is time.monotonic:  # one in Python could be interrupted by a signal
-                self._lanes = LoneLanes(self, lender, portal.lending, self._batch_metrics)
-                self.driver.on_lone = self._lanes.sent_on
-                self.accumulator.on_ready = self._lanes.exchange.on_ready
+                self._lanes = LentLanes(self, lender, portal.lending, self._batch_metrics)
 
     def on_cluster(self, cluster: Cluster) -> None:
         """Publish the topics' partitions to the threads and tasks that send."""
@@ -352,6 +357,8 @@ class ProducerCore(ClientCore):
         self.accumulator.close()
         first = self.closed is None
         if first:
+            if self._lanes is not None:
+                self._lanes.interrupt()
             self.sender.abandon(ClientClosedError("the producer was closed before the record was acknowledged"))
         await super().close()
         if self._workers is not None:

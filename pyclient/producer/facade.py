@@ -392,6 +392,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
     async def start(self) -> None:
         """Open it on the running loop, where ``async with`` does not fit: then `stop` it in a ``finally``."""
         await self._core.start()
+        self._core.lend_to_tasks()
         if self._core.send_path is not None and self._core.loop is not None:
             self._core.send_path.bind(self._core.loop)
 

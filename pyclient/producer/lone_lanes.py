@@ -1,11 +1,12 @@
 """Where a producer's lone records may repeat the last exchange (`pyclient.net.lone_exchange`), and what has to be known
 when one of them is handed over to the ways that know everything.
 
-A lane is made by the second lone exchange of a partition between two wakings of the loop, as it costs a third of one.
-All of it is called with the loop lent or awake.
+A lane is made by the second lone exchange of a partition between two turns, as it costs a third of one.
 """
 from __future__ import annotations
 
+import asyncio
+import functools
 import logging
 from typing import TYPE_CHECKING
 
@@ -19,9 +20,10 @@ from pyclient.core.sending.sequencing import PRODUCER_EXPIRATION
 from pyclient.errors import KafkaError
 from pyclient.net.connection import Connection
 from pyclient.net.lent_connection import LoopLender
-from pyclient.net.lone_exchange import Lane, LoneExchange
+from pyclient.net.lone_exchange import Lane, LentExchange, LoneExchange, LoopExchange
 from pyclient.producer.metrics import BatchMetrics
 from pyclient.runtime.loop_lending import LendingSelector
+from pyclient.runtime.loop_thread import runs_here
 
 if TYPE_CHECKING:
     from pyclient.producer.core import ProducerCore
@@ -30,43 +32,33 @@ _log = logging.getLogger(__name__)
 
 
 class LoneLanes:
-    """The lanes of one producer."""
+    """The lanes of one producer, and what ends them."""
 
-    def __init__(self, core: ProducerCore, lender: LoopLender, selector: LendingSelector, metrics: BatchMetrics) -> None:
+    exchange: LoneExchange
+
+    def __init__(self, core: ProducerCore, metrics: BatchMetrics) -> None:
         self._core = core
-        self._lender = lender
-        self._selector = selector
         self._metrics = metrics
-        self._calm = False  # one lone record was answered since the loop woke
-        self.exchange = LoneExchange(core.accumulator, selector, core.clock, core.metrics, otherwise=core.driver.wake_for_records, hand_over=self._hand_over)
-        selector.on_woken = self._woken
-        selector.on_borrowed = self.exchange.on_taken
-        selector.on_readable = self._readable
-        lender.wait_on_lane = self.exchange.wait
-        lender.on_read = self._answered
+        self._calm = False  # one lone record was answered since the last turn
 
-    def sent_on(self, connection: Connection | None) -> None:
+    def forget_last(self) -> None:
         """A lone request was written by the other way, which may change all that its lane was made of."""
         queue = self._core.sender.lone_queue
         if queue is not None:
             self.exchange.remove(queue)
-        self._lender.sent_on(connection)
 
-    def _woken(self) -> None:
+    def interrupt(self) -> None:
+        """Something else is done: it gets the request that is in flight on a lane."""
+        self.exchange.on_taken()
+
+    def end(self) -> None:
+        """Anything may have happened."""
         self.exchange.on_taken()
         for queue, lane in self.exchange.clear():
             self._core.metadata.want(queue.topic, lane.sequence.idle_since)
         self._calm = False
 
-    def _readable(self, descriptor: int) -> bool:
-        """The loop would wake for an answer: it sleeps on, and lanes stay, if that is the answer to a lone record."""
-        try:
-            return self.exchange.on_readable(descriptor) if self.exchange.in_flight else self._lender.read_here(descriptor)
-        except Exception:  # noqa: BLE001 the loop must go on
-            _log.exception("a defect in the client: the answer to a lone record could not be handled in place; the loop goes on")
-            return False
-
-    def _answered(self, connection: Connection) -> None:
+    def answered(self, connection: Connection) -> None:
         """Make a lane if the next record of the partition can do what the last one did."""
         if not connection.ready:
             self.exchange.clear()
@@ -77,16 +69,20 @@ class LoneLanes:
         if repetition is not None and lane is not None:
             self.exchange.put(repetition.queue, lane)
 
+    def may_repeat(self, connection: Connection) -> bool:
+        """Whether nothing but the next answer can come of the connection's socket."""
+        return connection.socket is not None and not connection.unwritten and not connection.in_flight
+
     def _lane(self, repetition: Repetition, connection: Connection) -> Lane | None:
         core, queue, sequence = self._core, repetition.queue, repetition.sequence
         found = core.connections.figures(repetition.leader.node, connection)
         sock, codec = connection.socket, core.accumulator.codec(queue.topic)[0]
-        if found is None or sock is None or codec is not Compression.NONE or connection.unwritten or connection.in_flight:
+        if found is None or sock is None or codec is not Compression.NONE or not self.may_repeat(connection):
             return None
         version = connection.versions.choose(Api.PRODUCE, repetition.versions)
         topic = repetition.topic_id if version >= TOPIC_IDS_SINCE and repetition.topic_id is not None else queue.topic
         request = lone_request(version, connection.client_id, topic, queue.partition, acks=core.config.acks, timeout_ms=round(core.request_timeout * 1000))
-        if request is None or not self._selector.reads_only(sock):
+        if request is None:
             return None
         ends = connection.session.ends_at
         stamp = (-1, -1) if sequence.producer_id is None else (sequence.producer_id, sequence.epoch)
@@ -95,7 +91,7 @@ class LoneLanes:
                     expiry=PRODUCER_EXPIRATION, request=request, answer=lone_answer(version, topic, queue.partition),
                     figures=(*figures, self._metrics.requests, self._metrics.of(queue.topic)))
 
-    def _hand_over(self, lane: Lane, batch: Batch, sent_at: float, rest: bytes | None) -> None:
+    def hand_over(self, lane: Lane, batch: Batch, sent_at: float, rest: bytes | None) -> None:
         """The request is in flight as if the sender and the driver had written it."""
         request: Request | None = None
         try:
@@ -108,3 +104,63 @@ class LoneLanes:
             lane.connection.close(cause)
             if request is not None and not lane.connection.in_flight:
                 request.done(self._core.clock(), Unknown(cause))
+
+
+class LentLanes(LoneLanes):
+    """Of a sync producer: threads use them while the loop sleeps. All else is called with the loop lent or awake."""
+
+    exchange: LentExchange
+
+    def __init__(self, core: ProducerCore, lender: LoopLender, selector: LendingSelector, metrics: BatchMetrics) -> None:
+        super().__init__(core, metrics)
+        self._lender = lender
+        self._selector = selector
+        self.exchange = LentExchange(core.accumulator, selector, core.clock, core.metrics, otherwise=core.driver.wake_for_records, hand_over=self.hand_over)
+        core.accumulator.on_ready = self.exchange.on_ready
+        core.driver.on_lone = self._sent_on
+        selector.on_woken = self.end
+        selector.on_borrowed = self.exchange.on_taken
+        selector.on_readable = self._readable
+        lender.wait_on_lane = self.exchange.wait
+        lender.on_read = self.answered
+
+    def may_repeat(self, connection: Connection) -> bool:
+        """As `LoneLanes.may_repeat`."""
+        return super().may_repeat(connection) and connection.socket is not None and self._selector.reads_only(connection.socket)
+
+    def _sent_on(self, connection: Connection | None) -> None:
+        self.forget_last()
+        self._lender.sent_on(connection)
+
+    def _readable(self, descriptor: int) -> bool:
+        """The loop would wake for an answer: it sleeps on, and lanes stay, if that is the answer to a lone record."""
+        try:
+            return self.exchange.on_readable(descriptor) if self.exchange.in_flight else self._lender.read_here(descriptor)
+        except Exception:  # noqa: BLE001 the loop must go on
+            _log.exception("a defect in the client: the answer to a lone record could not be handled in place; the loop goes on")
+            return False
+
+
+class LoopLanes(LoneLanes):
+    """Of an async producer: its tasks use them on its loop, between two turns of the driver."""
+
+    exchange: LoopExchange
+
+    def __init__(self, core: ProducerCore, loop: asyncio.AbstractEventLoop, metrics: BatchMetrics) -> None:
+        super().__init__(core, metrics)
+        self.exchange = LoopExchange(core.accumulator, functools.partial(runs_here, loop), core.clock, core.metrics,
+                                     otherwise=core.driver.wake_for_records, hand_over=self.hand_over)
+        self.take = self.exchange.take
+        core.accumulator.on_ready = self.exchange.on_ready
+        core.driver.on_lone = self._sent_on
+        core.driver.before_turn = self._before_turn
+
+    def _sent_on(self, connection: Connection | None) -> None:
+        self.forget_last()
+        if connection is not None:
+            connection.lone_answers = self
+
+    def _before_turn(self) -> None:
+        """What no lane knows of may be done, or has happened. There are none while it is not calm."""
+        if self._calm or self.exchange.in_flight:
+            self.end()

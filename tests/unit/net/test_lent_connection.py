@@ -38,7 +38,7 @@ def cluster(fake_cluster: FakeCluster) -> FakeCluster:
 @pytest.fixture
 def producer(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Producer]:
     """One without lanes, which have a file of their own."""
-    monkeypatch.setattr(LoneLanes, "_answered", lambda lanes, connection: None)
+    monkeypatch.setattr(LoneLanes, "answered", lambda lanes, connection: None)
     with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as made:
         made.send("t", b"first").result(20)
         yield made

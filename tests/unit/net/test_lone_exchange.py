@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from pyclient import Producer
 from pyclient.buffers.delivery import Delivery
@@ -25,16 +24,15 @@ from pyclient.core.sending.sender import Sender
 from pyclient.errors import DeliveryError, KafkaTimeoutError, ProtocolError
 from pyclient.net.in_flight import MAX_CORRELATION_ID
 from pyclient.net.lent_connection import LoopLender
-from pyclient.net.lone_exchange import LoneExchange
-from pyclient.producer.lone_lanes import LoneLanes
+from pyclient.net.lone_exchange import LentExchange
+from pyclient.producer.lone_lanes import LentLanes
 from pyclient.testing import FakeCluster
-from pyclient.testing.fake.control import Bytes, Change, Cut, Delay, Drop, Fail, Throttle, Verdict
+from pyclient.testing.fake.control import Bytes, Change, Delay, Fail, Throttle
 from pyclient.testing.fake.model.request import Request
+from tests.unit.net.lone_records import FAULTS, LIMIT_S, PARTITIONS, Step, steps
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
-LIMIT_S: Final = 60
-PARTITIONS: Final = 3
 
 
 @pytest.fixture
@@ -81,7 +79,7 @@ def made(cluster: FakeCluster, **options: Any) -> Producer:
     return Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0, retry_backoff_ms=1, reconnect_backoff_ms=1, **options)
 
 
-def exchange_of(producer: Producer) -> LoneExchange:
+def exchange_of(producer: Producer) -> LentExchange:
     lanes = producer._core._lanes
     assert lanes is not None
     return lanes.exchange
@@ -161,7 +159,7 @@ def test_no_step_on_a_lane_runs_interpreted_code_in_which_a_signal_could_be_rais
     eventually(found)  # a busy loop takes some records
 
 
-def with_the_loop(producer: Producer, act: Callable[[LoneLanes], bool]) -> bool:
+def with_the_loop(producer: Producer, act: Callable[[LentLanes], bool]) -> bool:
     """What *act* returns, called with the loop's lock and a lane; False if the loop was awake."""
     on_a_lane(producer)
     lanes, selector = producer._core._lanes, producer._portal.lending
@@ -176,8 +174,8 @@ def with_the_loop(producer: Producer, act: Callable[[LoneLanes], bool]) -> bool:
 
 
 def test_a_lane_ends_when_another_way_writes_to_its_partition(producer: Producer) -> None:
-    def written(lanes: LoneLanes) -> bool:
-        lanes.sent_on(lanes._lender._connection)
+    def written(lanes: LentLanes) -> bool:
+        lanes._sent_on(lanes._lender._connection)
         assert not len(lanes.exchange)
         return True
 
@@ -205,11 +203,6 @@ def test_a_lane_ends_with_a_request_that_is_handed_over(cluster: FakeCluster, pr
 
 
 # --- what is handed over ---------------------------------------------------------------------------------------------
-
-FAULTS: Final[dict[str, Verdict]] = {
-    "not the leader": Fail(6), "timed out": Fail(7), "lost before": Drop(), "lost after": Drop(applied=True), "cut": Cut(7), "throttled": Throttle(5),
-    "late": Delay(0.15),
-}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -480,11 +473,6 @@ class Strikes:
 
 # --- all of it -------------------------------------------------------------------------------------------------------
 
-Step = tuple[str, int]
-STEPS: Final = st.lists(st.tuples(
-    st.sampled_from(["send", "send", "send", "send and go on", "callback", "large", "thread", "flush", "metrics", *FAULTS]),
-    st.integers(0, PARTITIONS - 1)), min_size=5, max_size=25)
-
 
 class Run:
     """Does steps, and knows what must be stored."""
@@ -525,7 +513,7 @@ class Run:
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
-@given(STEPS)
+@given(steps("thread"))
 def test_P21_every_record_is_stored_once_and_in_order_whatever_comes_between(steps: list[Step]) -> None:
     with FakeCluster() as cluster:
         cluster.create_topic("t", PARTITIONS)
