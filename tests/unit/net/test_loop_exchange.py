@@ -62,7 +62,7 @@ async def on_a_lane(producer: AsyncProducer, partition: int = 0) -> int:
 async def turned(condition: Callable[[], object]) -> None:
     """Wait in turns of the loop; `made` sets the limit."""
     while not condition():  # noqa: ASYNC110 any condition, not one event
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
 
 
 def values(cluster: FakeCluster, partition: int = 0) -> list[bytes | None]:
