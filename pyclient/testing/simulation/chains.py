@@ -18,7 +18,6 @@ from typing import Any, Final
 import tenacity
 
 from pyclient import AsyncConsumer, AsyncProducer, Record
-from pyclient.client.facade_base import OPTION
 from pyclient.codec.apis import Api
 from pyclient.codec.batches import read_batches
 from pyclient.errors import KafkaError, KafkaTimeoutError, WakeupError
@@ -365,9 +364,9 @@ class Reporting(AsyncProducer):
         await super().begin_transaction()
         self._begins()
 
-    async def commit_transaction(self, timeout: float | None = OPTION) -> None:
+    async def commit_transaction(self, *timeout: Any, **named: Any) -> None:
         """As the original."""
-        await super().commit_transaction(timeout=timeout)
+        await super().commit_transaction(*timeout, **named)
         self._committed()
 
 
