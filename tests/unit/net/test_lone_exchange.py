@@ -80,9 +80,13 @@ def made(cluster: FakeCluster, **options: Any) -> Producer:
 
 
 def exchange_of(producer: Producer) -> LentExchange:
+    return lanes_of(producer).exchange
+
+
+def lanes_of(producer: Producer) -> LentLanes:
     lanes = producer._core._lanes
-    assert lanes is not None
-    return lanes.exchange
+    assert isinstance(lanes, LentLanes)
+    return lanes
 
 
 def on_a_lane(producer: Producer, partition: int = 0) -> int:
@@ -162,8 +166,7 @@ def test_no_step_on_a_lane_runs_interpreted_code_in_which_a_signal_could_be_rais
 def with_the_loop(producer: Producer, act: Callable[[LentLanes], bool]) -> bool:
     """What *act* returns, called with the loop's lock and a lane; False if the loop was awake."""
     on_a_lane(producer)
-    lanes, selector = producer._core._lanes, producer._portal.lending
-    assert lanes is not None
+    lanes, selector = lanes_of(producer), producer._portal.lending
     assert selector is not None
     if not selector.acquire(False):
         return False
@@ -187,8 +190,7 @@ def test_a_lane_ends_with_a_request_that_is_handed_over(cluster: FakeCluster, pr
 
     def taken() -> bool:
         on_a_lane(producer)
-        lanes, selector = producer._core._lanes, producer._portal.lending
-        assert lanes is not None
+        lanes, selector = lanes_of(producer), producer._portal.lending
         assert selector is not None
         with cluster.intercept(Delay(0.05), "Produce", times=1):
             delivery = producer.send("t", b"x", partition=0)
