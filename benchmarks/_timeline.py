@@ -28,6 +28,7 @@ STAGES: Final = {
 """What the time until each moment, since the one before it, was spent with.
 
 A lone record's request is written inside of `send`; a loop that takes the turn may do that after `send` has returned.
+On a lane compiled code does it, from the append to the socket: "return of send" is all of that.
 """
 
 

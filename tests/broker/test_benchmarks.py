@@ -43,7 +43,7 @@ def test_every_client_sends_one_record_at_a_time_and_ours_show_where_its_time_go
     assert all(0 < row["p50"] <= row["p99"] and row["cpu"] >= 0 for row in found.values())
     timeline = latency.timelines(kafka_cluster, latency.STAGED, 20)
     assert timeline["stages"].keys() == timeline["counts"].keys() == set(latency.STAGED)
-    assert all("write to the socket" in stages for stages in timeline["stages"].values())
+    assert all("return of send" in stages for stages in timeline["stages"].values())
     assert all(row["calls"] > 0 for row in timeline["counts"].values())
 
 
