@@ -226,7 +226,7 @@ def split_at(records: Records[Any, Any], count: int) -> tuple[Records[Any, Any],
     if tail and count:
         first, tail[0] = tail[0].cut(count)
         head.append(first)
-    later = {run.tp for run in tail}
+    later = dict.fromkeys(run.tp for run in tail)  # in order, so that a run can be repeated exactly
     ends = {run.tp: run.behind() for run in head if run.tp in later}
     done = {tp: position for tp, position in records._positions.items() if tp not in later}
     rest = {tp: records._positions[tp] for tp in later}
