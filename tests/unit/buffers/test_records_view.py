@@ -399,7 +399,10 @@ def test_a_split_loses_nothing_and_each_half_has_its_positions(records: Records,
 def test_the_rest_of_a_split_has_its_positions_in_the_order_of_its_records() -> None:
     """Commits list partitions in this order: a simulated run must not depend on the hashes of names."""
     partitions = [TopicPartition(f"topic-{number * 7 % 20}", 0) for number in range(20)]
-    buffer = buffer_of(*(chunk(tp, 1, 0, [2]) for tp in partitions))
+    buffer = FetchBuffer()
+    for tp in partitions:
+        buffer.renew(tp, 1)
+        buffer.put(chunk(tp, 1, 0, [2]))
     _, rest = split_at(collect(buffer, 40, None), 5)
     assert list(rest.next_offsets()) == partitions[2:]
 
