@@ -168,8 +168,10 @@ def test_a_rule_of_ones_own_sees_the_request_and_may_let_it_pass(fake_cluster: F
 
 
 def test_an_answer_of_the_tests_own_is_given(fake_cluster: FakeCluster) -> None:
-    no_topics = {"throttle_time": 0, "error_code": 0, "cluster_id": "mine", "controller_id": -1, "brokers": [], "topics": []}
-    with fake_cluster.intercept(Answer(no_topics), "Metadata"), Admin(bootstrap_servers=fake_cluster.bootstrap_servers) as admin:
+    host, port = fake_cluster.bootstrap_servers.split(":")
+    broker = {"node_id": 1, "host": host, "port": int(port), "rack": None}
+    mine = {"throttle_time": 0, "error_code": 0, "cluster_id": "mine", "controller_id": -1, "brokers": [broker], "topics": []}
+    with fake_cluster.intercept(Answer(mine), "Metadata"), Admin(bootstrap_servers=fake_cluster.bootstrap_servers) as admin:
         assert admin.describe_cluster().cluster_id == "mine"
 
 
