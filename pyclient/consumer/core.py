@@ -61,6 +61,7 @@ class ConsumerCore(ClientCore):
         self._opener = Opener(self.buffer, self.environment, config.fetch_buffer_memory, self._new_data.set)
         self._lender: LoopLender | None = None
         self._in_place: InPlace | None = None
+        self._idle = False  # the last `wait` ended without data
         self._unanswered_since: float | None = None
         self._joins = "joined; "  # what the next assignment is logged as
         self._logged: frozenset[TopicPartition] = frozenset()
@@ -95,12 +96,15 @@ class ConsumerCore(ClientCore):
         """As `wait_for_data`, in the thread that polls; a wakeup or rebalance without data counts as False.
 
         While the loop sleeps, this thread reads the answer and sends the next request itself: no other has to wake.
+        After a wait without data the loop's thread does: an idle consumer has nothing to gain.
         """
-        if self._in_place is None or (timeout is not None and timeout <= 0):
-            return self.buffer.wait(timeout)
-        began = self.clock()
-        self._in_place.run_until(self.buffer.has_news, self.buffer.has_news, timeout)
-        return self.buffer.wait(None if timeout is None else max(0.0, timeout - (self.clock() - began)))
+        if self._in_place is not None and not self._idle and (timeout is None or timeout > 0):
+            began = self.clock()
+            self._in_place.run_until(self.buffer.has_news, self.buffer.has_news, timeout)
+            timeout = None if timeout is None else max(0.0, timeout - (self.clock() - began))
+        came = self.buffer.wait(timeout)
+        self._idle = not came
+        return came
 
     async def wait_for_data(self, timeout: float | None) -> bool:
         """Wait for data that can be taken, a wakeup or a rebalance; False when *timeout* seconds passed without."""

@@ -26,7 +26,7 @@ class WaitForData:
     yield_first: bool
 
     def run(self, portal: Portal) -> bool:
-        """As `Step.run`. The loop's thread is not involved: putting data into the buffer ends the wait."""
+        """As `Step.run`. Putting data into the buffer ends the wait."""
         return self.core.wait(self.timeout) or self.core.buffer.woken
 
     async def run_async(self) -> bool:

@@ -95,6 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self.socket: socket.socket | None = None  # the transport's, where this connection may use it directly
         self._transport: asyncio.Transport | None = None
         self.lone_answers: LoneAnswers | None = None
+        """Sees bytes first."""
         self.is_closing: Callable[[], bool] = _always
         """Whether the transport is closed, or will be in the next turn of the loop."""
         self._write_buffer: WriteBuffer | None = None

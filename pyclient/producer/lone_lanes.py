@@ -41,7 +41,7 @@ class LoneLanes:
         self._metrics = metrics
         self._calm = False  # one lone record was answered since the last turn
 
-    def forget_last(self) -> None:
+    def _forget_last(self) -> None:
         """A lone request was written by the other way, which may change all that its lane was made of."""
         queue = self._core.sender.lone_queue
         if queue is not None:
@@ -69,7 +69,7 @@ class LoneLanes:
         if repetition is not None and lane is not None:
             self.exchange.put(repetition.queue, lane)
 
-    def may_repeat(self, connection: Connection) -> bool:
+    def _may_repeat(self, connection: Connection) -> bool:
         """Whether nothing but the next answer can come of the connection's socket."""
         return connection.socket is not None and not connection.unwritten and not connection.in_flight
 
@@ -77,7 +77,7 @@ class LoneLanes:
         core, queue, sequence = self._core, repetition.queue, repetition.sequence
         found = core.connections.figures(repetition.leader.node, connection)
         sock, codec = connection.socket, core.accumulator.codec(queue.topic)[0]
-        if found is None or sock is None or codec is not Compression.NONE or not self.may_repeat(connection):
+        if found is None or sock is None or codec is not Compression.NONE or not self._may_repeat(connection):
             return None
         version = connection.versions.choose(Api.PRODUCE, repetition.versions)
         topic = repetition.topic_id if version >= TOPIC_IDS_SINCE and repetition.topic_id is not None else queue.topic
@@ -91,7 +91,7 @@ class LoneLanes:
                     expiry=PRODUCER_EXPIRATION, request=request, answer=lone_answer(version, topic, queue.partition),
                     figures=(*figures, self._metrics.requests, self._metrics.of(queue.topic)))
 
-    def hand_over(self, lane: Lane, batch: Batch, sent_at: float, rest: bytes | None) -> None:
+    def _hand_over(self, lane: Lane, batch: Batch, sent_at: float, rest: bytes | None) -> None:
         """The request is in flight as if the sender and the driver had written it."""
         request: Request | None = None
         try:
@@ -115,7 +115,7 @@ class LentLanes(LoneLanes):
         super().__init__(core, metrics)
         self._lender = lender
         self._selector = selector
-        self.exchange = LentExchange(core.accumulator, selector, core.clock, core.metrics, otherwise=core.driver.wake_for_records, hand_over=self.hand_over)
+        self.exchange = LentExchange(core.accumulator, selector, core.clock, core.metrics, otherwise=core.driver.wake_for_records, hand_over=self._hand_over)
         core.accumulator.on_ready = self.exchange.on_ready
         core.driver.on_lone = self._sent_on
         selector.on_woken = self.end
@@ -124,12 +124,12 @@ class LentLanes(LoneLanes):
         lender.wait_on_lane = self.exchange.wait
         lender.on_read = self.answered
 
-    def may_repeat(self, connection: Connection) -> bool:
-        """As `LoneLanes.may_repeat`."""
-        return super().may_repeat(connection) and connection.socket is not None and self._selector.reads_only(connection.socket)
+    def _may_repeat(self, connection: Connection) -> bool:
+        """As `LoneLanes._may_repeat`."""
+        return super()._may_repeat(connection) and connection.socket is not None and self._selector.reads_only(connection.socket)
 
     def _sent_on(self, connection: Connection | None) -> None:
-        self.forget_last()
+        self._forget_last()
         self._lender.sent_on(connection)
 
     def _readable(self, descriptor: int) -> bool:
@@ -149,14 +149,14 @@ class LoopLanes(LoneLanes):
     def __init__(self, core: ProducerCore, loop: asyncio.AbstractEventLoop, metrics: BatchMetrics) -> None:
         super().__init__(core, metrics)
         self.exchange = LoopExchange(core.accumulator, functools.partial(runs_here, loop), core.clock, core.metrics,
-                                     otherwise=core.driver.wake_for_records, hand_over=self.hand_over)
+                                     otherwise=core.driver.wake_for_records, hand_over=self._hand_over)
         self.take = self.exchange.take
         core.accumulator.on_ready = self.exchange.on_ready
         core.driver.on_lone = self._sent_on
         core.driver.before_turn = self._before_turn
 
     def _sent_on(self, connection: Connection | None) -> None:
-        self.forget_last()
+        self._forget_last()
         if connection is not None:
             connection.lone_answers = self
 

@@ -134,3 +134,13 @@ def test_a_connection_that_is_lost_while_a_poll_waits_is_opened_again(cluster: F
 def test_connections_with_TLS_are_read_by_the_loop() -> None:
     with Consumer(bootstrap_servers="127.0.0.1:1", security_protocol="SSL", ssl_endpoint_identification_algorithm="") as consumer:
         assert consumer._portal.lending is None
+
+
+def test_a_consumer_whose_last_poll_had_no_data_leaves_the_answer_to_the_loop(cluster: FakeCluster, consumer: Consumer, readers: list[int]) -> None:
+    assert not consumer.poll(0.05)
+    readers.clear()
+    filling = threading.Timer(0.05, cluster.produce, ["t", b"second"])
+    filling.start()
+    assert values(consumer) == [b"second"]
+    filling.join()
+    assert readers == []
