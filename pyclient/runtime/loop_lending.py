@@ -47,6 +47,7 @@ if sys.platform == "linux":
             self._epoll = select.epoll.fromfd(os.dup(self.fileno()))
             self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             """Readable when the loop, or a signal, wants the lock back from a thread that waits."""
+            self._bell_lock = threading.RLock()  # the number may be another file's once closed; reentrant for signal handlers
             self.patience = 0.0
             """Seconds for which the loop waits for the lock before it wants it back."""
             self.scheduled = False
@@ -110,9 +111,10 @@ if sys.platform == "linux":
             return self._epoll.fileno()
 
         def ring(self) -> None:
-            """Ask a thread that waits with the lock to give it back."""
-            if self.bell >= 0:
-                os.eventfd_write(self.bell, 1)
+            """Ask a thread that waits with the lock to give it back; nothing once closed. Any thread may call it."""
+            with self._bell_lock:
+                if self.bell >= 0:
+                    os.eventfd_write(self.bell, 1)
 
         def answer(self) -> None:
             """The bell was heard."""
@@ -138,9 +140,10 @@ if sys.platform == "linux":
 
         def close(self) -> None:
             """As `selectors.BaseSelector.close`."""
-            bell, self.bell = self.bell, -1  # a signal may ring still, and the number may be another file's soon
+            with self._bell_lock:
+                bell, self.bell = self.bell, -1
+                os.close(bell)
             self._epoll.close()
-            os.close(bell)
             super().close()
 
 
