@@ -1,13 +1,15 @@
 """Configs of topics, brokers, groups and client metrics: describe and alter."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from pyclient.admin.calls import AsyncCalls, BlockingCalls, outcomes, raise_failed
 from pyclient.admin.routing import by_broker
 from pyclient.client.facade_base import OPTION
-from pyclient.core.admin.configs import alter_configs_call, by_node, describe_configs_call
+from pyclient.core.admin.configs import alter_configs_call, by_node, by_release, describe_configs_call
+from pyclient.core.calls import Call, Finish
 from pyclient.descriptions.configs import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigValue, ResourceType
 
 Changes: TypeAlias = Mapping[ConfigResource, Mapping[str, ConfigValue | ConfigChange]]
@@ -24,13 +26,16 @@ class AsyncConfigCalls(AsyncCalls):
         text of Kafka's documentation (KIP-569). A broker's configs are asked of that broker itself.
 
         Raises:
-            UnknownTopicOrPartitionError, BrokerNotAvailableError, TopicAuthorizationError, …: for a single resource;
-                PartialFailureError: for several.
+            UnknownTopicOrPartitionError, BrokerNotAvailableError, TopicAuthorizationError, UnsupportedVersionError
+                (configs of groups, of brokers before 4.0), …: for a single resource; PartialFailureError: for several.
         """
-        wanted, keys = _resources(resources), _keys(names)
-        answers = await by_broker(self._core, by_node(wanted), lambda node, those, finish, deadline: describe_configs_call(
-            those, node=node, names=keys, synonyms=synonyms, documentation=documentation, finish=finish, deadline=deadline), self._limit(timeout))
-        return outcomes(wanted, answers, what="resource")
+        wanted, keys, limit = _resources(resources), _keys(names), self._limit(timeout)
+
+        def ask(node: int | None, those: Sequence[ConfigResource], finish: Finish, deadline: float | None) -> Call:
+            return describe_configs_call(those, node=node, names=keys, synonyms=synonyms, documentation=documentation, finish=finish, deadline=deadline)
+
+        parts = await asyncio.gather(*[by_broker(self._core, by_node(part), ask, limit) for part in by_release(wanted)])
+        return outcomes(wanted, {resource: answer for part in parts for resource, answer in part.items()}, what="resource")
 
     async def alter_configs(self, changes: Changes, *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
         """Change the configs that are named, and no others (IncrementalAlterConfigs, KIP-339).
@@ -40,8 +45,8 @@ class AsyncConfigCalls(AsyncCalls):
         or none. A broker's configs are sent to that broker itself. Brokers apply changes a little later.
 
         Raises:
-            InvalidConfigurationError, UnknownTopicOrPartitionError, BrokerNotAvailableError, …: for a single resource;
-                PartialFailureError: for several.
+            InvalidConfigurationError, UnknownTopicOrPartitionError, BrokerNotAvailableError, UnsupportedVersionError
+                (configs of groups, of brokers before 4.0), …: for a single resource; PartialFailureError: for several.
         """
         wanted = _changes(changes)
         answers = await by_broker(self._core, by_node(wanted), lambda node, those, finish, deadline: alter_configs_call(

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
@@ -154,16 +153,20 @@ class AsyncGroupCalls(AsyncRecordCalls):
 
         A timedelta is that long ago. *partitions* None means all that it has committed. Offsets stay within the log; a
         time behind the last record means its end. With *dry_run* nothing is stored, and the result says what would be.
+        A group that does not exist gets the offsets of *partitions*, and exists from then on.
 
         Raises:
+            GroupIdNotFoundError: there is no such group, and *partitions* are not given.
             GroupNotEmptyError: it has members: stop them first.
             UnknownTopicOrPartitionError, GroupAuthorizationError, …
         """
         if (to is None) == (shift_by is None):
             raise TypeError("give one of: to=OffsetSpec.EARLIEST, to=a time, or shift_by=-10")
         left, to = self._left_of(timeout), _since(to)
-        await self._refuse_members(_group_id(group_id), left())
+        is_there = await self._is_there(_group_id(group_id), left())
         committed = await self._committed(group_id, partitions, left())
+        if partitions is None and not committed and not is_there:
+            raise _no_offsets(group_id)
         first = await self._ends(committed, left(), OffsetSpec.EARLIEST)
         last = await self._ends(committed, left())
         goals = await self._goals(to, shift_by, committed, last, left())
@@ -183,10 +186,15 @@ class AsyncGroupCalls(AsyncRecordCalls):
         answers = await self._core.call(lambda finish, deadline: delete_offsets_call(group, wanted, finish=finish, deadline=deadline), self._limit(timeout))
         raise_failed(wanted, answers, what="partition")
 
-    async def _refuse_members(self, group: str, timeout: float | None) -> None:
-        with contextlib.suppress(GroupIdNotFoundError):
-            if (await self.describe_groups([group], timeout=timeout))[group].members:
-                raise _has_members(group)
+    async def _is_there(self, group: str, timeout: float | None) -> bool:
+        """Whether a group exists; one with members is refused."""
+        try:
+            described = (await self.describe_groups([group], timeout=timeout))[group]
+        except GroupIdNotFoundError:
+            return False
+        if described.members:
+            raise _has_members(group)
+        return True
 
     async def _committed(self, group: str, partitions: Iterable[TopicPartition] | None, timeout: float | None) -> dict[TopicPartition, OffsetAndMetadata | None]:
         wanted = None if partitions is None else partitions_of(partitions)
@@ -256,6 +264,11 @@ class GroupCalls(BlockingCalls):
 
 def _has_members(group: str) -> GroupNotEmptyError:
     return GroupNotEmptyError(f"group {group!r} has members, which commit offsets of their own: stop them first")
+
+
+def _no_offsets(group: str) -> GroupIdNotFoundError:
+    return GroupIdNotFoundError(f"group {group!r} does not exist, so it has no offsets to move: check its name (list_groups), or name the partitions= "
+                                f"whose offsets a new group shall have. [{GroupIdNotFoundError.name}]")
 
 
 def _since(goal: Goal | None) -> Place | None:

@@ -146,3 +146,53 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1),
     Api.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 1),
 }
+
+
+class Need(NamedTuple):
+    """Why a request needs a version, and the first release of Kafka whose brokers have it."""
+
+    release: str
+    purpose: str = ""
+
+
+OLDEST: Final = Need("2.1")
+"""The oldest brokers that this client is for: what is not in the table below, they have."""
+
+NEEDS: Final[Mapping[tuple[Api, int], Need]] = {
+    (Api.INIT_PRODUCER_ID, 3): Need("2.5", "to take the next epoch of a producer"),
+    (Api.PRODUCE, 12): Need("4.0", "for transactions by KIP-890"),
+    (Api.TXN_OFFSET_COMMIT, 5): Need("4.0", "for transactions by KIP-890"),
+    (Api.END_TXN, 5): Need("4.0", "for transactions by KIP-890"),
+    (Api.CONSUMER_GROUP_HEARTBEAT, 0): Need("3.7"),
+    (Api.API_VERSIONS, 3): Need("2.7", "to describe features"),
+    (Api.LIST_OFFSETS, 7): Need("3.0", "to find the record with the largest timestamp"),
+    (Api.LIST_OFFSETS, 8): Need("3.5", "to find the first offset that the broker itself has"),
+    (Api.LIST_OFFSETS, 9): Need("3.9", "to find the last tiered offset"),
+    (Api.LIST_GROUPS, 4): Need("2.6", "to list groups by state"),
+    (Api.LIST_GROUPS, 5): Need("3.8", "to list groups by type"),
+    (Api.LEAVE_GROUP, 3): Need("2.4", "to remove members"),
+    (Api.CONSUMER_GROUP_DESCRIBE, 0): Need("3.8"),
+    (Api.OFFSET_DELETE, 0): Need("2.4"),
+    (Api.DESCRIBE_CONFIGS, 3): Need("2.6", "to describe configs with their documentation"),
+    (Api.INCREMENTAL_ALTER_CONFIGS, 0): Need("2.3"),
+    (Api.CREATE_DELEGATION_TOKEN, 1): Need("2.1 (without ZooKeeper: 3.6)"),
+    (Api.CREATE_DELEGATION_TOKEN, 3): Need("3.3 (without ZooKeeper: 3.6)", "to create a token for another owner"),
+    (Api.RENEW_DELEGATION_TOKEN, 1): Need("2.1 (without ZooKeeper: 3.6)"),
+    (Api.EXPIRE_DELEGATION_TOKEN, 1): Need("2.1 (without ZooKeeper: 3.6)"),
+    (Api.DESCRIBE_DELEGATION_TOKEN, 1): Need("2.1 (without ZooKeeper: 3.6)"),
+    (Api.ELECT_LEADERS, 0): Need("2.2"),
+    (Api.ELECT_LEADERS, 1): Need("2.4", "to elect leaders that are not in sync"),
+    (Api.ALTER_PARTITION_REASSIGNMENTS, 0): Need("2.4"),
+    (Api.LIST_PARTITION_REASSIGNMENTS, 0): Need("2.4"),
+    (Api.DESCRIBE_CLIENT_QUOTAS, 0): Need("2.6"),
+    (Api.ALTER_CLIENT_QUOTAS, 0): Need("2.6"),
+    (Api.DESCRIBE_USER_SCRAM_CREDENTIALS, 0): Need("2.7 (without ZooKeeper: 3.5)"),
+    (Api.ALTER_USER_SCRAM_CREDENTIALS, 0): Need("2.7 (without ZooKeeper: 3.5)"),
+    (Api.DESCRIBE_QUORUM, 0): Need("3.3 (only without ZooKeeper)"),
+    (Api.DESCRIBE_PRODUCERS, 0): Need("2.8"),
+    (Api.WRITE_TXN_MARKERS, 1): Need("2.8"),
+    (Api.DESCRIBE_TRANSACTIONS, 0): Need("3.0"),
+    (Api.LIST_TRANSACTIONS, 0): Need("3.0"),
+    (Api.LIST_TRANSACTIONS, 1): Need("3.8", "to list transactions by duration"),
+}
+"""By request and the lowest version that it needs: all of a newer release than `OLDEST`."""

@@ -76,7 +76,7 @@ RIGHTS: Final[Mapping[tuple[Api, int | None], Right]] = {
     (Api.JOIN_GROUP, GROUP): _MEMBER,
     (Api.SYNC_GROUP, GROUP): _MEMBER,
     (Api.HEARTBEAT, GROUP): _MEMBER,
-    (Api.LEAVE_GROUP, GROUP): _MEMBER,
+    (Api.LEAVE_GROUP, GROUP): Right("READ", more=" (to be a member of it, or to remove members)"),
     (Api.DESCRIBE_GROUPS, GROUP): _FIND,
     (Api.CONSUMER_GROUP_DESCRIBE, GROUP): _FIND,
     (Api.CONSUMER_GROUP_DESCRIBE, TOPIC): _SEE,

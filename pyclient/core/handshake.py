@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from pyclient.codec.apis import SPOKEN, Api, VersionRange
+from pyclient.codec.apis import NEEDS, OLDEST, SPOKEN, Api, VersionRange
 from pyclient.errors import DisconnectError, ProtocolError, UnsupportedVersionError, error_for
 
 UNSUPPORTED_VERSION: Final = 35
@@ -82,7 +82,7 @@ class Versions:
         """The highest common version.
 
         Raises:
-            UnsupportedVersionError: there is none; names both ranges.
+            UnsupportedVersionError: there is none; names both ranges, and the releases of Kafka that have them.
         """
         chosen = self._chosen.get((api, limits))
         return self._choose(api, limits) if chosen is None else chosen
@@ -95,8 +95,14 @@ class Versions:
         return common.high
 
     def _why_none(self, api: Api, limits: VersionRange | None) -> str:
-        way_out = "Use a broker of Kafka 2.1 or newer, or a newer client." if api in self.offered else "Only newer releases of Kafka offer this request."
-        return f"{api.title}: this client supports versions {limits or SPOKEN[api]}, the broker {self.offered.get(api, 'none')}. {way_out}"
+        spoken = SPOKEN[api] if limits is None else limits
+        offered = self.offered.get(api)
+        need = NEEDS.get((api, spoken.low), OLDEST)
+        purpose = f" {need.purpose}" if need.purpose else ""
+        said = f"{api.title}: this client needs one of the versions {spoken}{purpose}, the broker has {offered or 'none'}."
+        if offered and offered.low > spoken.high:
+            return f"{said} Use a newer release of this client."
+        return f"{said} Brokers of Kafka {need.release} or newer have them: upgrade this one, or do without."
 
     @classmethod
     def from_response(cls, response: Any) -> Versions:

@@ -7,7 +7,7 @@ import pytest
 
 from pyclient import Admin, AsyncAdmin, NewTopic
 from pyclient.admin import ConfigChange, ConfigResource, ConfigSource, ConfigType
-from pyclient.errors import BrokerNotAvailableError, InvalidConfigurationError, PartialFailureError, UnknownTopicOrPartitionError
+from pyclient.errors import BrokerNotAvailableError, InvalidConfigurationError, PartialFailureError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from pyclient.testing import LocalCluster
 from tests.waiting import eventually
 
@@ -63,3 +63,19 @@ def test_configs_of_a_broker_are_those_it_runs_with_and_loggers_are_changed_at_i
                 await admin.describe_configs([absent])
 
     asyncio.run(main())
+
+
+def test_a_broker_of_3_9_refuses_configs_of_groups_by_their_release_and_describes_the_topic_beside_them(topic: str) -> None:
+    orders, group = ConfigResource.topic(topic), ConfigResource.group(topic)
+    with LocalCluster(version="3.9.1") as cluster, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_topics([topic])
+        eventually(lambda: topic in admin.list_topics())
+        with pytest.raises(PartialFailureError) as described:
+            admin.describe_configs([group, orders])
+        assert "retention.ms" in described.value.results[orders]
+        with pytest.raises(PartialFailureError) as altered:
+            admin.alter_configs({group: {"consumer.session.timeout.ms": 50_000}, orders: {"retention.ms": 7}})
+        assert list(altered.value.results) == [orders]
+        for errors in (described.value.errors, altered.value.errors):
+            assert isinstance(errors[group], UnsupportedVersionError)
+            assert "Brokers of Kafka 4.0 or newer" in str(errors[group])

@@ -9,10 +9,14 @@ from pyclient.core.acl_errors import error_of
 from pyclient.core.admin.items import settled
 from pyclient.core.calls import Anywhere, Broker, Call, CallOutcome, Finish
 from pyclient.descriptions.configs import ConfigChange, ConfigEntry, ConfigResource, ConfigSource, ConfigSynonym, ConfigType, ResourceType
-from pyclient.errors import KafkaError
+from pyclient.errors import InvalidRequestError, KafkaError, UnsupportedVersionError
 
 DOCUMENTATION_SINCE: Final = 3
 AT_THEIR_BROKER: Final = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+SINCE: Final[Mapping[ResourceType, str]] = {ResourceType.CLIENT_METRICS: "3.7", ResourceType.GROUP: "4.0"}
+"""The release of Kafka whose brokers first have configs of a kind."""
+NO_SUCH_KIND: Final = ("Unknown resource type", "This most likely occurs because of a request being malformed")
+"""How brokers refuse a kind that they do not know, if they say anything. Where one is wrong otherwise, they name it."""
 
 
 def by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
@@ -21,6 +25,14 @@ def by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[Config
     for resource in resources:
         nodes.setdefault(int(resource.name) if resource.type in AT_THEIR_BROKER and resource.name else None, []).append(resource)
     return nodes
+
+
+def by_release(resources: Iterable[ConfigResource]) -> list[list[ConfigResource]]:
+    """What one request may describe together: brokers refuse all of one that has a kind they do not know."""
+    parts: dict[str | None, list[ConfigResource]] = {}
+    for resource in resources:
+        parts.setdefault(SINCE.get(resource.type), []).append(resource)
+    return list(parts.values())
 
 
 def describe_configs_call(resources: Collection[ConfigResource], *, node: int | None, names: Collection[str] | None, synonyms: bool,
@@ -74,6 +86,9 @@ def _per_resource(api: Api, answers: Iterable[Any], result: Any) -> CallOutcome:
 
 
 def _error(api: Api, resource: ConfigResource, answer: Any) -> KafkaError:
+    if answer.error_code == InvalidRequestError.code and resource.type in SINCE and (answer.error_message or NO_SUCH_KIND[0]).startswith(NO_SUCH_KIND):
+        return UnsupportedVersionError(f"{api.title}: the broker has no configs of the kind of {resource}. Brokers of Kafka {SINCE[resource.type]} or newer "
+                                       "have them: upgrade this one, or do without.")
     said = str(resource) + (f": {answer.error_message}" if answer.error_message else "")
     return error_of(api, answer.error_code, said, topics=[resource.name], group=resource.name)
 

@@ -14,7 +14,9 @@ from pyclient.core.group.classic_calls import BATCHED_SINCE, REASON_LIMIT
 from pyclient.core.group.coordinator import NO_MEMBER, refusal
 from pyclient.core.group.offsets import commit_call, read_all_committed
 from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupMember
-from pyclient.errors import GroupIdNotFoundError, ProtocolError, UnknownServerError, UnknownTopicOrPartitionError
+from pyclient.errors import (
+    GroupIdNotFoundError, KafkaError, ProtocolError, UnknownMemberIdError, UnknownServerError, UnknownTopicOrPartitionError,
+)
 from pyclient.records import OffsetAndMetadata, TopicPartition
 
 STATES_SINCE: Final = 4
@@ -92,11 +94,18 @@ def remove_members_call(group: str, members: Sequence[Removal], reason: str, *, 
         if message.error_code:
             return refusal(Api.LEAVE_GROUP, message.error_code, group)
         found = {Removal(each.member_id, each.group_instance_id): each.error_code for each in message.members}
-        return Done({each: error_of(Api.LEAVE_GROUP, code, f"{each}, group {group!r}", group=group) if code else None for each, code in found.items()})
+        return Done({each: _not_removed(each, code, group) if code else None for each, code in found.items()})
 
     return Call(what=f"removing {len(rows)} members of group {group!r}", api=Api.LEAVE_GROUP, target=Coordinator(group), judge=judge, finish=finish,
                 deadline=deadline, fields=lambda version: {"group_id": group, "members": rows},
                 versions=VersionRange(BATCHED_SINCE, SPOKEN[Api.LEAVE_GROUP].high))
+
+
+def _not_removed(member: Removal, code: int, group: str) -> KafkaError:
+    if code == UnknownMemberIdError.code:  # what the class says is for that member itself
+        return UnknownMemberIdError(f"group {group!r} has no {member}: it has left, its session has ended, or the name is wrong; describe_groups "
+                                    f"shows the members, list_groups the groups. [{UnknownMemberIdError.name}]")
+    return error_of(Api.LEAVE_GROUP, code, f"{member}, group {group!r}", group=group)
 
 
 def delete_group_call(group: str, *, finish: Finish, deadline: float | None) -> Call:

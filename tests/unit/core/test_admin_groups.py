@@ -151,7 +151,7 @@ def test_each_removed_member_has_its_own_outcome() -> None:
     verdict = removing().judge(answer(Api.LEAVE_GROUP, 5, error_code=0, members=rows))
     assert isinstance(verdict, Done)
     assert isinstance(verdict.result[STATIC], UnknownMemberIdError)
-    assert "group instance id 'static', group 'g'" in str(verdict.result[STATIC])
+    assert "group 'g' has no group instance id 'static': it has left" in str(verdict.result[STATIC])
     assert verdict.result[OTHER] is None
     assert isinstance(removing().judge(answer(Api.LEAVE_GROUP, 5, error_code=NOT_COORDINATOR, members=[])), Again)
 
