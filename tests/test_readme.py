@@ -91,6 +91,13 @@ def test_the_command_does_what_it_says(line: str) -> None:
 
 def test_every_block_has_a_language_that_the_tests_run() -> None:
     assert {block.language for block in README.blocks} == {"python", "bash"}
+    for page in ("docs/admin.md", "docs/groups.md"):
+        assert {block.language for block in Page(page).blocks} == {"python"}, page
+
+
+def test_each_heading_whose_blocks_need_a_broker_is_one_of_the_page() -> None:
+    """Blocks under other headings run against the fake cluster: in tests/test_recipes_docs.py."""
+    assert {block.heading for block in ADMIN} == set(NEEDS_A_BROKER)
 
 
 def test_the_sections_are_in_order() -> None:

@@ -209,9 +209,9 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
         """Open it, as ``async with`` does; `stop` closes it again."""
         return await self.__aenter__()
 
-    async def stop(self, timeout: float | None = OPTION) -> None:
+    async def stop(self, timeout: float | None = OPTION, *, leave: bool | None = None) -> None:
         """`close` by another name."""
-        await self.close(timeout)
+        await self.close(timeout, leave=leave)
 
     async def __aenter__(self) -> Self:
         self._core.buffer.on_data = self._core.notify_data

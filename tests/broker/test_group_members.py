@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,6 +27,7 @@ from tests.groups import (
     members, on, quick, settled, shared_out,
 )
 from tests.kafka import make_topic
+from tests.leaving import closed, closed_async
 from tests.waiting import eventually
 
 pytestmark = [ON_ONE_BROKER, pytest.mark.timeout(180)]
@@ -459,13 +460,13 @@ def test_N07_a_frozen_member_that_only_polls_is_fenced_by_its_heartbeat(kafka_cl
 
 
 @BOTH
-@pytest.mark.parametrize(("instance_id", "leave", "stays"), [(None, False, True), ("static", True, False)])
+@pytest.mark.parametrize(("instance_id", "leave", "stays"), [
+    (None, None, False), (None, True, False), (None, False, True), ("static", None, True), ("static", True, False), ("static", False, True)])
+@pytest.mark.parametrize("ends", [closed, closed_async], ids=["sync", "async"])
 def test_a_member_leaves_or_stays_at_its_end_as_it_was_asked(
-        kafka_cluster: LocalCluster, topic: str, terms: Terms, instance_id: str | None, leave: bool, stays: bool) -> None:
+        kafka_cluster: LocalCluster, topic: str, terms: Terms, ends: Callable[..., None], instance_id: str | None, leave: bool | None, stays: bool) -> None:
     make_topic(kafka_cluster, topic, 2)
-    reader = by_hand(kafka_cluster, topic, [topic], group_instance_id=instance_id, session_timeout_ms=30_000, **terms)
-    poll_until(reader, lambda _: len(reader.assignment()) == 2)
-    reader.close(leave=leave)
+    ends(leave, bootstrap_servers=kafka_cluster.bootstrap_servers, group_id=topic, topics=[topic], group_instance_id=instance_id, **terms)
     with Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
         assert bool(admin.describe_groups([topic])[topic].members) == stays
 

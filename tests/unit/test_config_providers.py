@@ -1,6 +1,7 @@
 """Values of options that stand elsewhere, and the properties files that they may stand in."""
 from __future__ import annotations
 
+import asyncio
 import traceback
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyclient.config import ConsumerConfig, ProducerConfig
+from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
+from pyclient.config import AdminConfig, ConsumerConfig, ProducerConfig
 from pyclient.config.properties import properties
 from pyclient.config.providers import provided
 from pyclient.errors import ConfigurationError, UnknownOptionError
+from pyclient.testing import FakeCluster
 
 PASSWORD = "marker-secret-of-a-provider"
 LOGIN = {"sasl_plain_username": "ann", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
@@ -26,12 +29,37 @@ def secrets(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_each_provider_gives_the_value_of_its_reference(secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("config", [ProducerConfig, ConsumerConfig, AdminConfig])
+def test_each_provider_gives_the_value_of_its_reference(config: type[Any], secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
     for reference in (f"${{file:{secrets}/kafka.properties:password}}", f"${{directory:{secrets}:password}}", "${env:KAFKA_PASSWORD}"):
-        config = ProducerConfig.parse({**LOGIN, "config.providers": "file,directory,env", "sasl_plain_password": reference})
-        assert config.sasl_plain_password == PASSWORD
-        assert PASSWORD not in repr(config) + config.describe()
+        parsed = config.parse({**LOGIN, "config.providers": "file,directory,env", "sasl_plain_password": reference})
+        assert parsed.sasl_plain_password == PASSWORD
+        assert PASSWORD not in repr(parsed) + parsed.describe()
+
+
+@pytest.mark.parametrize(("kind", "twin"), [(Producer, AsyncProducer), (Consumer, AsyncConsumer), (Admin, AsyncAdmin)])
+def test_every_client_finds_its_brokers_and_logs_in_with_values_of_providers(kind: type[Any], twin: type[Any], secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (secrets / "user").write_text("ann")
+    with FakeCluster(sasl={"ann": PASSWORD}) as cluster:
+        monkeypatch.setenv("KAFKA_BROKERS", cluster.bootstrap_servers)
+        options = {
+            "config.providers": "file,directory,env", "bootstrap.servers": "${env:KAFKA_BROKERS}", "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-512", "sasl.plain.username": f"${{directory:{secrets}:user}}", "sasl.plain.password": f"${{file:{secrets}/kafka.properties:password}}",
+        }
+        cluster.create_topic("orders")
+        with kind(options) as client:
+            assert topics_of(client)
+        asyncio.run(opened(twin, options))
+
+
+def topics_of(client: Any) -> Any:
+    return client.partitions_for("orders") if hasattr(client, "partitions_for") else client.list_topics()
+
+
+async def opened(kind: type[Any], options: dict[str, str]) -> None:
+    async with kind(options) as client:
+        assert await topics_of(client)
 
 
 def test_values_of_every_kind_and_parts_of_texts_are_replaced(secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ the group assigns again (KIP-568), and whether it leaves at its end (KIP-1092).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from pyclient import AsyncConsumer, Consumer, OffsetAndMetadata, TopicPartition
 from pyclient.errors import IllegalStateError
 from pyclient.testing import FakeCluster
+from tests.leaving import closed, closed_async
 from tests.waiting import eventually
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -205,9 +206,8 @@ def test_a_rebalance_is_enforced_only_where_a_member_can(cluster: FakeCluster) -
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize(("instance_id", "leave", "stays"), [
     (None, None, False), (None, True, False), (None, False, True), ("static", None, True), ("static", True, False), ("static", False, True)])
+@pytest.mark.parametrize("ends", [closed, closed_async], ids=["sync", "async"])
 def test_a_member_leaves_or_stays_at_its_end(
-        cluster: FakeCluster, protocol: Literal["classic", "consumer"], instance_id: str | None, leave: bool | None, stays: bool) -> None:
-    consumer = Consumer(bootstrap_servers=cluster.bootstrap_servers, group_id="g", topics=["t"], group_protocol=protocol, group_instance_id=instance_id)
-    eventually(lambda: consumer.poll(0.01) is not None and len(consumer.assignment()) == 2)
-    consumer.close(leave=leave)
+        cluster: FakeCluster, ends: Callable[..., None], protocol: Literal["classic", "consumer"], instance_id: str | None, leave: bool | None, stays: bool) -> None:
+    ends(leave, bootstrap_servers=cluster.bootstrap_servers, group_id="g", topics=["t"], group_protocol=protocol, group_instance_id=instance_id)
     assert bool(cluster.groups()["g"].members) == stays

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from pyclient import Admin, Consumer, Producer
-from pyclient.config import ProducerConfig
+from pyclient.config import AdminConfig, ConsumerConfig, ProducerConfig
+from pyclient.config.declaration import Config
 from pyclient.errors import BootstrapError, ConfigurationError, DisconnectError, KafkaError
 from pyclient.runtime.proxied import ProxiedNetwork
 from pyclient.testing import FakeCluster
@@ -23,6 +24,7 @@ from tests.unit.net.peers import Peer, broker
 from tests.unit.net.test_tls_connections import Client, authority
 
 PASSWORD: Final = "marker-secret-of-a-proxy"
+CONFIGS: Final[list[type[Config]]] = [ProducerConfig, ConsumerConfig, AdminConfig]
 NAMES: Final = {"kafka.example": "127.0.0.1"}
 
 Manners = Callable[["Proxy", Reader, Writer], Awaitable[tuple[str, int] | tuple[str, int, bytes]]]
@@ -235,12 +237,14 @@ def test_a_proxy_that_is_not_there_is_named(fake: FakeCluster) -> None:
 
 @pytest.mark.parametrize("url", ["10.0.0.1:1080", f"ann:{PASSWORD}@10.0.0.1:1080", "socks5://10.0.0.1", "ftp://a:1", "http://a:1/path", "http://a:99999", 5],
                          ids=["no scheme", "no scheme, a password", "no port", "ftp", "a path", "the port", "a number"])
-def test_what_is_no_address_of_a_proxy_is_refused_without_being_shown(url: object) -> None:
+@pytest.mark.parametrize("config", CONFIGS)
+def test_what_is_no_address_of_a_proxy_is_refused_without_being_shown(config: type[Config], url: object) -> None:
     with pytest.raises(ConfigurationError, match="expected a URL as socks5://host:1080") as caught:
-        ProducerConfig.parse({"proxy_url": url})
+        config.parse({"proxy_url": url})
     assert PASSWORD not in str(caught.value)
 
 
-def test_no_report_of_a_config_shows_the_proxys_password() -> None:
-    config = ProducerConfig.parse({"proxy_url": f"socks5://ann:{PASSWORD}@a:1"})
-    assert PASSWORD not in repr(config) + config.describe() + repr(vars(ProxiedNetwork(config.proxy_url or "")))
+@pytest.mark.parametrize("config", CONFIGS)
+def test_no_report_of_a_config_shows_the_proxys_password(config: type[Any]) -> None:
+    parsed = config.parse({"proxy_url": f"socks5://ann:{PASSWORD}@a:1"})
+    assert PASSWORD not in repr(parsed) + parsed.describe() + repr(vars(ProxiedNetwork(parsed.proxy_url or "")))
