@@ -23,6 +23,8 @@ class AsyncAclCalls(AsyncCalls):
             ClusterAuthorizationError, SecurityDisabledError (the cluster has no authorizer), InvalidRequestError, …:
                 for a single entry; PartialFailureError: for several.
         """
+        if isinstance(acls, Acl):
+            raise TypeError(f"expected a list of ACLs, got one: write [{acls!r}]")
         wanted = list(dict.fromkeys(_entry(acl) for acl in acls))
         if wanted:
             answers = await self._core.call(lambda finish, deadline: create_acls_call(wanted, finish=finish, deadline=deadline), self._limit(timeout))

@@ -63,16 +63,22 @@ def outcomes(requested: Collection[Item], answers: Mapping[Item, T | KafkaError]
         KafkaError: the only item failed.
         PartialFailureError: some of several failed; it has the results of the others.
     """
-    failed, done = {}, {}
-    for item in requested:
-        answer = answers[item] if item in answers else UnknownServerError(
-            f"the broker's answer lacks {what} {item!r}: the operation may or may not have been carried out")
+    failed: dict[Item, KafkaError] = {}
+    done: dict[Item, T] = {}
+    for item in dict.fromkeys(requested):
+        answer = answer_of(answers, item, what)
         if isinstance(answer, KafkaError):
             failed[item] = answer
         else:
             done[item] = answer
-    if failed and len(requested) == 1:
+    if len(failed) == 1 and not done:
         raise next(iter(failed.values()))
     if failed:
         raise PartialFailureError(failed, done)
     return done
+
+
+def answer_of(answers: Mapping[Item, T | KafkaError], item: Item, what: str) -> T | KafkaError:
+    """The result or the error of an item; an error too where the broker's answer lacks it: its outcome is unknown."""
+    return answers[item] if item in answers else UnknownServerError(
+        f"the broker's answer lacks {what} {item!r}: the operation may or may not have been carried out")

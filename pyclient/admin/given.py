@@ -55,6 +55,21 @@ def known(given: object, what: str, choices: Iterable[str]) -> list[str]:
     return [right[each.lower()] for each in found]
 
 
+def numbers(given: object, what: str) -> list[int]:
+    """Whole numbers."""
+    wrong = [each for each in _listed(given, what) if not isinstance(each, int) or isinstance(each, bool)]
+    if wrong:
+        raise TypeError(f"{what} has {wrong[0]!r}: expected int")
+    return _listed(given, what)
+
+
+def mapping(given: object, what: str, example: str) -> Mapping[Any, Any]:
+    """A mapping; others are not shown, as values may be secret."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what} are of type {type(given).__name__}: expected a dict, as {example}")
+    return given
+
+
 def _listed(given: Any, what: str) -> list[Any]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise TypeError(f"{what} is {given!r}: write [{given!r}]")

@@ -42,8 +42,8 @@ class AsyncGroupCalls(AsyncRecordCalls):
     async def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = OPTION) -> list[GroupListing]:
         """The groups of all brokers, by name; only those in one of *states* and of one of *types*, if any are given.
 
-        States are Kafka's (``Stable``, ``Empty``, ``PreparingRebalance`` …; KIP-518), types are ``classic`` and
-        ``consumer`` (KIP-848).
+        States are Kafka's (``Stable``, ``Empty``, ``PreparingRebalance`` …; KIP-518), types are ``classic``,
+        ``consumer`` (KIP-848), ``share`` and ``streams``.
 
         Raises:
             PartialFailureError: some brokers did not answer; ``results`` has the groups of the others, by node id.
@@ -84,6 +84,8 @@ class AsyncGroupCalls(AsyncRecordCalls):
         group, left = _group_id(group_id), self._left_of(timeout)
         if isinstance(members, str | GroupMember):
             raise TypeError(f"expected a list of members, got one: write [{members!r}]")
+        if not isinstance(reason, str):
+            raise TypeError(f"reason is {reason!r}: expected str")
         chosen = (await self.describe_groups([group], timeout=left()))[group].members if members is None else members
         wanted = list(dict.fromkeys(_removal(each) for each in chosen))
         if wanted:

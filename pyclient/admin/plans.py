@@ -7,10 +7,10 @@ from typing import Any, Final
 from pyclient.admin.calls import BlockingCalls, outcomes, raise_failed
 from pyclient.admin.configs import AsyncConfigCalls
 from pyclient.admin.given import brokers as brokers_of
-from pyclient.admin.given import names
+from pyclient.admin.given import mapping, names
 from pyclient.admin.replicas import AsyncReplicaCalls
 from pyclient.admin.routing import by_broker
-from pyclient.admin.topics import AsyncTopicCalls
+from pyclient.admin.topics import AsyncTopicCalls, described
 from pyclient.client.facade_base import OPTION
 from pyclient.core.admin.configs import alter_configs_call, by_node, describe_configs_call
 from pyclient.core.admin.plans import Placement, Racks, spread, with_factors, without
@@ -34,12 +34,13 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
         Raises:
             InvalidReplicationFactorError: there are not so many brokers. UnknownTopicOrPartitionError, …
         """
-        wanted = {topic: _at_least_one(f"the replication factor of topic {topic!r}", factor) for topic, factor in factors.items()}
+        given = mapping(factors, "factors", '{"orders": 3}')
+        wanted = {topic: _at_least_one(f"the replication factor of topic {topic!r}", factor) for topic, factor in given.items()}
         return await self._plan(list(wanted), lambda placed, racks: with_factors(placed, racks, wanted), timeout)
 
     async def plan_without_brokers(self, brokers: Iterable[int], topics: Iterable[str] | None = None, *,
                                    timeout: float | None = OPTION) -> ReassignmentPlan:
-        """Move the replicas of *topics* (None: of all) off brokers that shall be stopped for long.
+        """Move the replicas of *topics* (None: of all, Kafka's own too) off brokers that shall be stopped for long.
 
         Raises:
             InvalidReplicationFactorError: too few brokers would be left. UnknownTopicOrPartitionError, …
@@ -48,7 +49,7 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
         return await self._plan(topics, lambda placed, racks: without(placed, racks, leaving), timeout)
 
     async def plan_even_replicas(self, topics: Iterable[str] | None = None, *, timeout: float | None = OPTION) -> ReassignmentPlan:
-        """Spread the replicas of *topics* (None: of all) over all racks and brokers, and preferred leaders with them.
+        """Spread replicas of *topics* (None: of all, Kafka's own too) over racks and brokers, and preferred leaders.
 
         Numbers of replicas are compared, not their sizes.
 
@@ -66,6 +67,8 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
         Raises:
             ClusterAuthorizationError, …: for a single resource; PartialFailureError: for several.
         """
+        if not isinstance(plan, ReassignmentPlan):
+            raise TypeError(f"expected a ReassignmentPlan, as plan_even_replicas makes, got {type(plan).__name__}")
         rate, left = _at_least_one("bytes_per_second", bytes_per_second), self._left_of(timeout)
         wanted = resources_of(plan, (await self._describe([], left())).nodes)
         return ReplicationThrottle(plan, rate, outcomes(list(wanted), await self._own_values(wanted, left), what="resource"))
@@ -97,7 +100,8 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
         changes = ending(throttle, {resource: values for resource, values in found.items() if not isinstance(values, KafkaError)})
         answers = await by_broker(self._core, by_node(changes), lambda node, those, finish, deadline: alter_configs_call(
             {each: changes[each] for each in those}, node=node, validate_only=False, finish=finish, deadline=deadline), left())
-        raise_failed(list(throttle.before), {**found, **dict.fromkeys(changes), **answers}, what="resource")
+        as_they_were = {resource: each for resource, each in found.items() if resource not in changes}
+        raise_failed(list(throttle.before), {**as_they_were, **answers}, what="resource")
 
     async def _own_values(self, wanted: Mapping[ConfigResource, tuple[str, ...]], left: Callable[[], float | None]) -> dict[ConfigResource, Any]:
         """What is set at each resource itself, by name, or its error."""
@@ -109,9 +113,9 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
     async def _plan(self, topics: Iterable[str] | None, make: Callable[[Placement, Racks], Placement], timeout: float | None) -> ReassignmentPlan:
         left = self._left_of(timeout)
         wanted = None if topics is None else names(topics, "topics")
-        described = await self.describe_topics(await self.list_topics(timeout=left()) if wanted is None else wanted, timeout=left())
-        cluster = await self._describe([], left())
-        placed = {TopicPartition(name, part.partition): part.replicas for name, topic in described.items() for part in topic.partitions}
+        cluster = await self._describe(wanted, left())
+        topics_of = described(cluster, list(cluster.topics) if wanted is None else wanted)
+        placed = {TopicPartition(name, part.partition): part.replicas for name, topic in topics_of.items() for part in topic.partitions}
         after = make(placed, {node.id: node.rack for node in cluster.nodes.values()})
         before = {tp: placed[tp] for tp in after}
         return ReassignmentPlan(before, after, await self._sizes(before, cluster, left()))

@@ -25,7 +25,7 @@ LEADERS_CHECKED_EVERY: Final = 1.0
 
 async def each(core: ClientCore, calls: Mapping[Key, Callable[[Finish, float | None], Call]], timeout: float | None) -> dict[Key, Any]:
     """Run several calls at once; the result or the `KafkaError` of each."""
-    answers = await asyncio.gather(*[_caught(core, make, timeout) for make in calls.values()])
+    answers = await asyncio.gather(*[attempted(core, make, timeout) for make in calls.values()])
     return dict(zip(calls, answers, strict=True))
 
 
@@ -64,11 +64,17 @@ async def by_leader(core: ClientCore, partitions: Collection[TopicPartition], ma
 
 
 async def _one_round(core: ClientCore, rounds: LeaderRounds, make: ToLeader, deadline: float | None) -> None:
-    nodes = rounds.by_leader(await core.call(_metadata(rounds), _left(core, deadline)))
+    cluster = await attempted(core, _metadata(rounds), _left(core, deadline))
+    if isinstance(cluster, KafkaError):
+        if not rounds.answers:
+            raise cluster
+        rounds.give_up(cluster)  # what is done already must be known
+        return
+    nodes = rounds.by_leader(cluster)
     left = _left(core, deadline)
     # A leader that hangs must not take all the time there is: another may be elected meanwhile.
     limit = core.request_timeout if left is None else min(core.request_timeout, left)
-    asked = {node: asyncio.ensure_future(_caught(core, _to_leader(make, node, tps), limit)) for node, tps in nodes.items()}
+    asked = {node: asyncio.ensure_future(attempted(core, _to_leader(make, node, tps), limit)) for node, tps in nodes.items()}
     watch = asyncio.ensure_future(_drop_former_leaders(core, rounds, nodes, asked))
     try:
         for answer in asked.values():
@@ -87,7 +93,7 @@ async def _drop_former_leaders(core: ClientCore, rounds: LeaderRounds, nodes: Ma
     """Cancel requests to nodes that lead none of their partitions any more: one that was killed does not answer."""
     while True:
         await asyncio.sleep(LEADERS_CHECKED_EVERY)
-        cluster = await _caught(core, _metadata(rounds), core.request_timeout)
+        cluster = await attempted(core, _metadata(rounds), core.request_timeout)
         if isinstance(cluster, Cluster):
             for node in rounds.former_leaders(nodes, cluster):
                 asked[node].cancel()
@@ -105,7 +111,8 @@ def _to_broker(make: ToBroker[Key], node: int | None, items: Sequence[Key]) -> C
     return lambda finish, deadline: make(node, items, finish, deadline)
 
 
-async def _caught(core: ClientCore, make: Callable[[Finish, float | None], Call], timeout: float | None) -> Any:
+async def attempted(core: ClientCore, make: Callable[[Finish, float | None], Call], timeout: float | None) -> Any:
+    """Run one call; its result or its `KafkaError`."""
     try:
         return await core.call(make, timeout)
     except KafkaError as error:

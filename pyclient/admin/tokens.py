@@ -26,7 +26,7 @@ class AsyncTokenCalls(AsyncCalls):
             DelegationTokenDisabledError, UnsupportedByAuthenticationError (the login is none that may create tokens),
             DelegationTokenAuthorizationError, InvalidPrincipalTypeError, …
         """
-        named, lifetime = [_checked(each) for each in renewers], _period("lifetime_ms", lifetime_ms)
+        named, lifetime = _principals(renewers, "renewers"), _period("lifetime_ms", lifetime_ms)
         whose = None if owner is None else _checked(owner)
         found: DelegationToken = await self._core.call(
             lambda finish, deadline: create_token_call(whose, named, lifetime, finish=finish, deadline=deadline), self._limit(timeout))
@@ -40,7 +40,7 @@ class AsyncTokenCalls(AsyncCalls):
         Raises:
             DelegationTokenDisabledError, UnsupportedByAuthenticationError, …
         """
-        wanted = None if owners is None else [_checked(each) for each in owners]
+        wanted = None if owners is None else _principals(owners, "owners")
         found: list[DelegationToken] = await self._core.call(
             lambda finish, deadline: describe_tokens_call(wanted, finish=finish, deadline=deadline), self._limit(timeout))
         return sorted(found, key=lambda each: each.token_id)
@@ -91,6 +91,12 @@ class TokenCalls(BlockingCalls):
     def expire_delegation_token(self, token: DelegationToken | bytes, period_ms: int | None = None, *, timeout: float | None = OPTION) -> int:
         """As `AsyncAdmin.expire_delegation_token`."""
         return self._call(lambda: self._admin.expire_delegation_token(token, period_ms, timeout=timeout))
+
+
+def _principals(given: Iterable[object], what: str) -> list[str]:
+    if isinstance(given, str):
+        raise TypeError(f"{what} is the str {given!r}: write [{given!r}]")
+    return [_checked(each) for each in given]
 
 
 def _checked(principal: Any) -> str:

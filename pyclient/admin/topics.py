@@ -1,7 +1,7 @@
 """Topics: create, delete, add partitions, list, describe."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from pyclient.admin.calls import AsyncCalls, BlockingCalls, raise_failed
@@ -40,7 +40,7 @@ class AsyncTopicCalls(AsyncCalls):
         Raises:
             UnknownTopicOrPartitionError, …: for a single topic; PartialFailureError: for several.
         """
-        wanted, limit = _names(names), self._limit(timeout)
+        wanted, limit = list(dict.fromkeys(_names(names))), self._limit(timeout)  # a broker refuses one that is there twice
         if wanted:
             raise_failed(wanted, await self._core.call(lambda finish, deadline: delete_topics_call(
                 wanted, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit))
@@ -75,9 +75,7 @@ class AsyncTopicCalls(AsyncCalls):
             UnknownTopicOrPartitionError, …: for a single topic; PartialFailureError: for several.
         """
         wanted = list(dict.fromkeys(_names(names)))
-        cluster = await self._describe(wanted, timeout)
-        raise_failed(wanted, {name: _topic_error(cluster, name) for name in wanted})
-        return {name: cluster.topics[name].describe() for name in wanted}
+        return described(await self._describe(wanted, timeout), wanted)
 
 
 class TopicCalls(BlockingCalls):
@@ -105,6 +103,12 @@ class TopicCalls(BlockingCalls):
     def describe_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, TopicDescription]:
         """As `AsyncAdmin.describe_topics`."""
         return self._call(lambda: self._admin.describe_topics(names, timeout=timeout))
+
+
+def described(cluster: Cluster, names: Collection[str]) -> dict[str, TopicDescription]:
+    """Topics as a view of the cluster has them; raises as `AsyncTopicCalls.describe_topics`."""
+    raise_failed(names, {name: _topic_error(cluster, name) for name in names})
+    return {name: cluster.topics[name].describe() for name in names}
 
 
 def _names(given: Iterable[object]) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from pyclient.admin.calls import AsyncCalls, BlockingCalls, outcomes
-from pyclient.admin.given import known
+from pyclient.admin.given import known, names, numbers
 from pyclient.admin.given import partitions as partitions_of
 from pyclient.admin.routing import by_leader, each
 from pyclient.client.facade_base import OPTION
@@ -36,8 +36,8 @@ class AsyncTransactionCalls(AsyncCalls):
         Raises:
             PartialFailureError: some brokers did not answer; ``results`` has those of the others, by node id.
         """
-        left, wanted, ids = self._left_of(timeout), known(states, "states", STATES), _many(producer_ids, int, "producer_ids")
-        longer = None if running_longer_than is None else round(running_longer_than * 1000)
+        left, wanted, ids = self._left_of(timeout), known(states, "states", STATES), numbers(producer_ids, "producer_ids")
+        longer = None if running_longer_than is None else _ms(running_longer_than)
         if longer is not None and not wanted:
             wanted = list(OPEN)  # for brokers, one that has ended has run for ever
         cluster = await self._describe([], left())
@@ -48,7 +48,7 @@ class AsyncTransactionCalls(AsyncCalls):
 
         answers = await each(self._core, {node: ask(node) for node in cluster.nodes}, left())
         found = outcomes(list(cluster.nodes), answers, what="broker")
-        return sorted(listed for those in found.values() for listed in those)
+        return sorted({listed.transactional_id: listed for those in found.values() for listed in those}.values())
 
     async def describe_transactions(self, transactional_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, TransactionDescription]:
         """The state of transactional ids, with the partitions of their open transactions.
@@ -148,21 +148,17 @@ class TransactionCalls(BlockingCalls):
 def _no_such_transaction(producers: Iterable[ProducerState], start_offset: int) -> str:
     open_at = sorted(each.transaction_start_offset for each in producers if each.transaction_start_offset is not None)
     known = f"those that are open begin at {', '.join(map(str, open_at))}" if open_at else "none is open"
-    return f"no open transaction begins at offset {start_offset}: {known}"
+    return f"no open transaction begins at offset {start_offset!r}: {known}"
 
 
 def _ids(given: Iterable[object]) -> list[str]:
-    names = _many(given, str, "transactional_ids")
-    if not all(names):
+    found = names(given, "transactional_ids")
+    if not all(found):
         raise ValueError("a transactional id must not be empty")
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(found))
 
 
-def _many(given: Iterable[Any], kind: type[Any], what: str) -> list[Any]:
-    if isinstance(given, str):
-        raise TypeError(f"{what} is the str {given!r}: write [{given!r}]")
-    found = list(given)
-    wrong = [each for each in found if not isinstance(each, kind) or isinstance(each, bool)]
-    if wrong:
-        raise TypeError(f"{what} has {wrong[0]!r}: expected {kind.__name__}")
-    return found
+def _ms(seconds: object) -> int:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+        raise ValueError(f"running_longer_than={seconds!r}: expected a number of seconds")
+    return round(seconds * 1000)

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from pyclient.admin.calls import AsyncCalls, BlockingCalls, outcomes, raise_failed
+from pyclient.admin.calls import AsyncCalls, BlockingCalls, answer_of, outcomes, raise_failed
+from pyclient.admin.given import mapping, names
+from pyclient.admin.routing import attempted
 from pyclient.client.facade_base import OPTION
 from pyclient.core.calls import Call, Finish
 from pyclient.core.admin.users import HASHES, Salted, alter_quotas_call, alter_scram_call, describe_quotas_call, describe_scram_call, salted
@@ -34,7 +36,7 @@ class AsyncUserCalls(AsyncCalls):
         Raises:
             ClusterAuthorizationError, …; PartialFailureError: for some of several users.
         """
-        wanted = None if users is None else _names(users)
+        wanted = None if users is None else list(dict.fromkeys(names(users, "users")))
         answers: dict[str, Any] = await self._core.call(
             lambda finish, deadline: describe_scram_call(wanted, finish=finish, deadline=deadline), self._limit(timeout))
         return outcomes(sorted(answers) if wanted is None else wanted, answers, what="user")
@@ -49,14 +51,16 @@ class AsyncUserCalls(AsyncCalls):
             ClusterAuthorizationError, ResourceNotFoundError (nothing to delete), UnacceptableCredentialError, …: for a
                 single user; PartialFailureError: for several.
         """
-        wanted = {user: _changes(user, change) for user, change in changes.items()}
+        given = mapping(changes, "changes", '{"anna": ScramPassword("…")}')
+        wanted = {user: _changes(user, given[user]) for user in names(given, "users")}
         hashed = {user: [await _hashed(each) for each in those] for user, those in wanted.items()}
         left = self._left_of(timeout)
         outcome: dict[str, KafkaError | None] = dict.fromkeys(hashed)
         for at in range(max(map(len, hashed.values()), default=0)):
             these = {user: those[at] for user, those in hashed.items() if at < len(those) and outcome[user] is None}
             if these:
-                outcome |= await self._core.call(partial(_altering, these), left())
+                answers = await attempted(self._core, partial(_altering, these), left())
+                outcome |= {user: answers if isinstance(answers, KafkaError) else answer_of(answers, user, "user") for user in these}
         raise_failed(list(hashed), outcome, what="user")
 
     async def describe_quotas(self, matching: QuotaEntity = EVERY_QUOTA, *, strict: bool = False,
@@ -83,7 +87,8 @@ class AsyncUserCalls(AsyncCalls):
             ClusterAuthorizationError, InvalidRequestError (an unknown key or a wrong value), …: for a single entity;
                 PartialFailureError: for several.
         """
-        wanted = {_altered(entity): dict(quotas) for entity, quotas in changes.items()}
+        given = mapping(changes, "changes", '{QuotaEntity(user="anna"): {"producer_byte_rate": 1000000}}')
+        wanted = {_altered(entity): _quotas(entity, quotas) for entity, quotas in given.items()}
         if wanted:
             answers = await self._core.call(lambda finish, deadline: alter_quotas_call(
                 wanted, validate_only=validate_only, finish=finish, deadline=deadline), self._limit(timeout))
@@ -143,10 +148,12 @@ def _check(user: str, change: ScramPassword) -> None:
         raise ValueError(f"user {user!r}: iterations is {change.iterations}: Kafka takes {FEWEST_ITERATIONS} to {MOST_ITERATIONS}")
 
 
-def _names(given: Iterable[str]) -> list[str]:
-    if isinstance(given, str):
-        raise TypeError(f"users is the str {given!r}: write [{given!r}]")
-    return list(dict.fromkeys(given))
+def _quotas(entity: QuotaEntity, given: object) -> dict[str, float | None]:
+    quotas = mapping(given, f"the quotas of {entity}", '{"producer_byte_rate": 1000000}')
+    for key, value in quotas.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise TypeError(f"{key} of {entity} is {value!r}: expected a number, or None to remove it")
+    return dict(quotas)
 
 
 def _entity(given: object) -> QuotaEntity:

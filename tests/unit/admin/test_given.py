@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from pyclient import AsyncAdmin, TopicPartition
-from pyclient.admin import ReassignmentPlan
+from pyclient.admin import Acl, AclOperation, QuotaEntity, ReassignmentPlan, ScramDeletion, ScramMechanism
 
 TP = TopicPartition("orders", 0)
+ACL = Acl.topic("orders", "User:bob", AclOperation.READ)
+ANNA = QuotaEntity(user="anna")
+GONE = ScramDeletion(ScramMechanism.SHA_512)
 WRONG: dict[str, tuple[Callable[[Any], Awaitable[object]], str]] = {
     "one partition": (lambda admin: admin.delete_group_offsets("g", TP), r"expected a list of partitions, got one: write \[TopicPartition"),
     "a topic for a partition": (lambda admin: admin.group_offsets("g", ["orders"]), r"""as \[TopicPartition\("orders", 0\)\], got 'orders'"""),
@@ -26,6 +29,22 @@ WRONG: dict[str, tuple[Callable[[Any], Awaitable[object]], str]] = {
     "no limit": (lambda admin: admin.end_throttle(None), "got NoneType"),
     "a group's state": (lambda admin: admin.list_groups(states=["Sleeping"]), "states has 'Sleeping': expected some of PreparingRebalance, "),
     "a group's type": (lambda admin: admin.list_groups(types=["new"]), "types has 'new': expected some of classic, consumer"),
+    "one ACL": (lambda admin: admin.create_acls(ACL), r"expected a list of ACLs, got one: write \["),
+    "users as text": (lambda admin: admin.describe_scram_users("anna"), r"users is the str 'anna': write \['anna'\]"),
+    "a user's number": (lambda admin: admin.describe_scram_users([5]), "users has 5: expected str"),
+    "a number's password": (lambda admin: admin.alter_scram_users({5: GONE}), "users has 5: expected str"),
+    "a list of passwords": (lambda admin: admin.alter_scram_users([GONE]), 'changes are of type list: expected a dict, as {"anna": ScramPassword'),
+    "a list of quotas": (lambda admin: admin.alter_quotas([ANNA]), "changes are of type list: expected a dict, as {QuotaEntity"),
+    "an entity's rate": (lambda admin: admin.alter_quotas({ANNA: 5}), "the quotas of .*anna.* are of type int: expected a dict"),
+    "a rate as text": (lambda admin: admin.alter_quotas({ANNA: {"producer_byte_rate": "5"}}), "producer_byte_rate of .*anna.* is '5': expected a number"),
+    "one renewer": (lambda admin: admin.create_delegation_token(renewers="User:bob"), r"renewers is the str 'User:bob': write \['User:bob'\]"),
+    "one owner": (lambda admin: admin.describe_delegation_tokens("User:bob"), r"owners is the str 'User:bob': write \['User:bob'\]"),
+    "a list of factors": (lambda admin: admin.plan_replication_factors(["orders"]), 'factors are of type list: expected a dict, as {"orders": 3}'),
+    "replicas for a plan": (lambda admin: admin.plan_throttle({TP: [1]}, 5), "expected a ReassignmentPlan, as plan_even_replicas makes, got dict"),
+    "a reason's number": (lambda admin: admin.remove_members("g", ["belt-1"], reason=5), "reason is 5: expected str"),
+    "one transactional id": (lambda admin: admin.fence_producers("loans"), r"transactional_ids is the str 'loans': write \['loans'\]"),
+    "a producer id as text": (lambda admin: admin.list_transactions(producer_ids=["5"]), "producer_ids has '5': expected int"),
+    "a time as text": (lambda admin: admin.list_transactions(running_longer_than="5 s"), "running_longer_than='5 s': expected a number of seconds"),
     "a transaction's state": (lambda admin: admin.list_transactions(states=["open"]), "states has 'open': expected some of Empty, Ongoing"),
 }
 
