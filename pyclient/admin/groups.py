@@ -10,7 +10,7 @@ from pyclient.admin.calls import BlockingCalls, outcomes, raise_failed
 from pyclient.admin.given import by_partition, known
 from pyclient.admin.given import partitions as partitions_of
 from pyclient.admin.records import INT64_MAX, ISOLATION, AsyncRecordCalls
-from pyclient.admin.routing import each
+from pyclient.admin.routing import attempted, each
 from pyclient.client.facade_base import OPTION
 from pyclient.core.admin.groups import (
     Removal, all_committed_call, alter_offsets_call, delete_group_call, delete_offsets_call, describe_classic_group_call, describe_consumer_group_call, lags, list_groups_call,
@@ -20,7 +20,9 @@ from pyclient.core.group.coordinator import NO_MEMBER
 from pyclient.core.group.offsets import committed_call
 from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupMember, GroupOffset, OffsetReset
 from pyclient.descriptions.offsets import ListedOffset, OffsetSpec
-from pyclient.errors import GroupIdNotFoundError, GroupNotEmptyError, UnknownMemberIdError, UnknownTopicOrPartitionError, UnsupportedVersionError
+from pyclient.errors import (
+    GroupIdNotFoundError, GroupNotEmptyError, KafkaError, UnknownMemberIdError, UnknownTopicOrPartitionError, UnsupportedVersionError,
+)
 from pyclient.records import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
@@ -140,7 +142,10 @@ class AsyncGroupCalls(AsyncRecordCalls):
         answers: dict[TopicPartition, Any] = dict.fromkeys(offsets, UNKNOWN)
         until, tries = self._core.clock() + NEW_TOPIC_S, 0
         while missing := {tp: offsets[tp] for tp, answer in answers.items() if isinstance(answer, UnknownTopicOrPartitionError)}:
-            answers |= await self._core.call(_storing(group, missing), left())
+            found = await attempted(self._core, _storing(group, missing), left())
+            if isinstance(found, KafkaError) and len(missing) == len(offsets):
+                raise found
+            answers |= dict.fromkeys(missing, found) if isinstance(found, KafkaError) else found
             rest, pause, tries = left(), self._core.backoff.after(tries), tries + 1
             if self._core.clock() + pause > until or (rest is not None and rest <= pause):
                 break

@@ -17,7 +17,7 @@ from pyclient.core.manager import Outcome, Ready, Reply, Request, Unknown, Use, 
 from pyclient.core.metadata import Metadata
 from pyclient.core.acl_errors import error_of
 from pyclient.core.silence import patience
-from pyclient.errors import KafkaError, KafkaTimeoutError, UnknownServerError
+from pyclient.errors import KafkaError, KafkaTimeoutError, ProtocolError, UnknownServerError
 
 
 class Anywhere(enum.Enum):
@@ -283,7 +283,7 @@ class Calls:
 
     def _outcome(self, call: Call, outcome: Outcome) -> CallOutcome:
         if isinstance(outcome, Reply):
-            return call.judge(outcome.message)
+            return _judged(call, outcome.message)
         return Again(outcome.cause, elsewhere=True) if outcome.cause.retriable else outcome.cause
 
     def _heard(self, now: float, call: Call, outcome: Outcome) -> None:
@@ -328,6 +328,18 @@ class Calls:
         return KafkaTimeoutError(
             f"{call.what} did not finish within its timeout ({why}). It may or may not have been carried out. "
             "Check the brokers, or use a longer timeout.")
+
+
+def _judged(call: Call, message: Any) -> CallOutcome:
+    """What an answer means. A judge raises where it is none to the request: the next one would be the same."""
+    try:
+        return call.judge(message)
+    except KafkaError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 raised to the waiting caller
+        failed = ProtocolError(f"{call.what}: the broker's answer is none to this {call.api.title} request ({error!r})")
+        failed.__cause__ = error
+        return failed
 
 
 def find_coordinator(target: Coordinator, found: Callable[[Coordinator, int | None, BaseException | None], None]) -> Call:

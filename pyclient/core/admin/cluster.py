@@ -9,6 +9,7 @@ from pyclient.core.admin.items import refused
 from pyclient.core.calls import Anywhere, Call, CallOutcome, Done, Finish
 from pyclient.core.handshake import ClientInfo, Versions
 from pyclient.descriptions.cluster import FeatureRange, Quorum, QuorumReplica
+from pyclient.errors import ProtocolError
 
 FEATURES_SINCE: Final = 3
 """The first version of ApiVersions with features."""
@@ -32,6 +33,8 @@ def describe_quorum_call(*, finish: Finish, deadline: float | None) -> Call:
     def judge(message: Any) -> CallOutcome:
         if whole := refused(Api.DESCRIBE_QUORUM, message):
             return whole
+        if not (message.topics and message.topics[0].partitions):
+            raise ProtocolError(f"the response lacks {METADATA_LOG}")
         found = message.topics[0].partitions[0]
         return refused(Api.DESCRIBE_QUORUM, found) or Done(_quorum(found))
 

@@ -92,3 +92,18 @@ def test_records_that_were_deleted_are_known_when_leaders_cannot_be_asked_for_th
         admin.delete_records({first: 0, second: 0}, timeout=2)
     assert failed.value.results == {first: 0}
     assert set(failed.value.errors) == {second}
+
+
+def test_offsets_that_were_stored_are_known_when_a_new_topic_is_not_known_in_time(cluster: FakeCluster, admin: Admin) -> None:
+    unknown = TopicPartition("new", 0)
+    codes = {ORDERS.topic: 0, unknown.topic: UnknownTopicOrPartitionError.code}
+
+    def unknown_yet(fields: Any) -> Any:
+        return {**fields, "topics": [{**topic, "partitions": [{**part, "error_code": codes[topic["name"]]} for part in topic["partitions"]]}
+                                     for topic in fields["topics"]]}
+
+    cluster.intercept(Change(unknown_yet), "OffsetCommit", times=1)
+    with cluster.intercept(Silence(), "OffsetCommit"), pytest.raises(PartialFailureError) as failed:
+        admin.alter_group_offsets("bills", {ORDERS: 0, unknown: 0}, timeout=2)
+    assert failed.value.results == {ORDERS: None}
+    assert isinstance(failed.value.errors[unknown], KafkaTimeoutError)

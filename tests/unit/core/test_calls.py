@@ -399,6 +399,22 @@ def test_what_cannot_be_cured_ends_the_call_at_once(calling: Calling, cause: Kaf
     assert calling.ended == [(None, cause)]
 
 
+@pytest.mark.parametrize("raised", [ProtocolError("lacks group 'a'"), IndexError("tuple index out of range"), ValueError("9 is no state")])
+def test_a_judge_that_raises_ends_the_call_and_the_same_is_not_asked_again(calling: Calling, raised: Exception) -> None:
+    """Otherwise a broker with a strange answer is asked again at the network's speed."""
+    def judge(message: Any) -> Any:
+        raise raised
+
+    calling.describes().judge = judge
+    (sent,) = calling.turn()
+    sent.reply(**view())
+    ((_, error),) = calling.ended
+    assert isinstance(error, ProtocolError)
+    assert str(raised) in str(error)
+    assert error is raised or error.__cause__ is raised
+    assert calling.after(60.0) == []
+
+
 @pytest.mark.parametrize(("nodes", "waited_for"), [(set(), "no broker was ready"), ({2}, "(node 2 has not answered)")])
 def test_a_call_ends_at_its_deadline_and_says_what_it_waited_for(calling: Calling, nodes: set[int], waited_for: str) -> None:
     calling.world.nodes = nodes
