@@ -15,10 +15,11 @@ def partitions(given: object) -> list[TopicPartition]:
     """
     if isinstance(given, TopicPartition):
         raise TypeError(f"expected a list of partitions, got one: write [{given!r}]")
-    wrong = [each for each in _listed(given, "partitions") if not isinstance(each, TopicPartition)]
+    found = _listed(given, "partitions")
+    wrong = [each for each in found if not isinstance(each, TopicPartition)]
     if wrong:
         raise TypeError(f'expected partitions, as [TopicPartition("orders", 0)], got {wrong[0]!r}')
-    return list(dict.fromkeys(_listed(given, "partitions")))
+    return list(dict.fromkeys(found))
 
 
 def by_partition(given: object, example: str) -> dict[TopicPartition, Any]:
@@ -30,20 +31,18 @@ def by_partition(given: object, example: str) -> dict[TopicPartition, Any]:
 
 def brokers(given: object, what: str = "brokers") -> list[int]:
     """Node ids in their order."""
-    wrong = [each for each in _listed(given, what) if not isinstance(each, int) or isinstance(each, bool)]
-    if wrong:
-        raise TypeError(f"{what} has {wrong[0]!r}: expected node ids, as [1, 2]")
-    return _listed(given, what)
+    return _integers(given, what, "node ids, as [1, 2]")
 
 
 def names(given: object, what: str) -> list[str]:
     """Texts, where a single one would be taken for a list of its letters."""
     if isinstance(given, str):
         raise TypeError(f"{what} is the str {given!r}: write [{given!r}]")
-    wrong = [each for each in _listed(given, what) if not isinstance(each, str)]
+    found = _listed(given, what)
+    wrong = [each for each in found if not isinstance(each, str)]
     if wrong:
         raise TypeError(f"{what} has {wrong[0]!r}: expected str")
-    return _listed(given, what)
+    return found
 
 
 def known(given: object, what: str, choices: Iterable[str]) -> list[str]:
@@ -57,10 +56,7 @@ def known(given: object, what: str, choices: Iterable[str]) -> list[str]:
 
 def numbers(given: object, what: str) -> list[int]:
     """Whole numbers."""
-    wrong = [each for each in _listed(given, what) if not isinstance(each, int) or isinstance(each, bool)]
-    if wrong:
-        raise TypeError(f"{what} has {wrong[0]!r}: expected int")
-    return _listed(given, what)
+    return _integers(given, what, "int")
 
 
 def mapping(given: object, what: str, example: str) -> Mapping[Any, Any]:
@@ -70,7 +66,16 @@ def mapping(given: object, what: str, example: str) -> Mapping[Any, Any]:
     return given
 
 
+def _integers(given: object, what: str, expected: str) -> list[int]:
+    found = _listed(given, what)
+    wrong = [each for each in found if not isinstance(each, int) or isinstance(each, bool)]
+    if wrong:
+        raise TypeError(f"{what} has {wrong[0]!r}: expected {expected}")
+    return found
+
+
 def _listed(given: Any, what: str) -> list[Any]:
+    """All of it, once: an iterator has nothing for a second look."""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise TypeError(f"{what} is {given!r}: write [{given!r}]")
     return list(given)

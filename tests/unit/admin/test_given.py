@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pyclient import AsyncAdmin, TopicPartition
+from pyclient.admin import given
 from pyclient.admin import Acl, AclOperation, QuotaEntity, ReassignmentPlan, ScramDeletion, ScramMechanism
 
 TP = TopicPartition("orders", 0)
@@ -59,3 +60,10 @@ def test_what_is_given_wrongly_is_named_before_anything_is_sent(what: str) -> No
 
     with pytest.raises((TypeError, ValueError), match=said):
         asyncio.run(main())
+
+
+@pytest.mark.parametrize(("reads", "each"), [
+    (given.partitions, TP), (given.brokers, 4), (lambda those: given.numbers(those, "numbers"), 4), (lambda those: given.names(those, "topics"), "orders"),
+    (lambda those: given.known(those, "states", ["Empty"]), "Empty")], ids=["partitions", "brokers", "numbers", "names", "known"])
+def test_what_can_be_iterated_once_is_all_there(reads: Callable[[object], list[object]], each: object) -> None:
+    assert reads(one for one in [each]) == [each]
