@@ -300,6 +300,7 @@ ATTACKS: Final = (
         {**group, **_rows(group, "topics", "partitions", {"committed_offset": -9})} for group in fields["groups"]]}, Api.OFFSET_FETCH)),
     Attack(name="committed offsets without groups", clients=GROUPS, start=changed(lambda _: {"groups": []}, Api.OFFSET_FETCH)),
     # groups
+    Attack(name="descriptions without the group", clients=(Client.ADMIN,), start=changed(lambda _: {"groups": []}, Api.CONSUMER_GROUP_DESCRIBE)),
     Attack(name="no coordinators", clients=GROUPS, start=changed(lambda _: {"coordinators": []}, Api.FIND_COORDINATOR)),
     Attack(name="a coordinator that cannot be reached", clients=GROUPS, start=changed(lambda fields: {"coordinators": [
         {**each, "host": EVIL, "port": 70_000, "node_id": 88} for each in fields["coordinators"]]}, Api.FIND_COORDINATOR)),

@@ -231,6 +231,7 @@ def _administers(name: str, options: Options) -> None:
     try:
         admin.describe_topics([TOPIC])
         admin.create_topics(["u"])
+        admin.describe_groups(["g"])
     finally:
         _closed(admin.close)
 
@@ -241,6 +242,7 @@ async def _administers_async(name: str, options: Options) -> None:
         await admin.__aenter__()
         await admin.describe_topics([TOPIC])
         await admin.create_topics(["v"])
+        await admin.describe_groups(["g"])
     finally:
         await _closed_async(admin.close())
 
