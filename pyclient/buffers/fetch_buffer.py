@@ -171,6 +171,11 @@ class FetchBuffer:
             drained, self._drained = list(self._drained), {}
             return drained
 
+    def drained(self) -> list[TopicPartition]:
+        """What `take_drained` would return."""
+        with self._lock:
+            return list(self._drained)
+
     # ---- the user's thread ------------------------------------------------------------------------------------------
 
     def take(self) -> Entry | None:

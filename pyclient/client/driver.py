@@ -105,6 +105,10 @@ class Driver:
                 raise
             _log.debug("woken after the loop was closed")
 
+    def is_quiet(self, now: float) -> bool:
+        """Whether no turn is needed before its timer."""
+        return not (self._looks or self._scheduled or self._turning or self._waiters or self._closed) and self._timer_at is not None and now < self._timer_at
+
     # ---- the turn ---------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:

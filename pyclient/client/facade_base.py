@@ -40,7 +40,7 @@ def left(deadline: float, clock: Callable[[], float]) -> float:
 
 def sooner(one: float | None, other: float | None) -> float | None:
     """The shorter of two timeouts; None means no limit."""
-    return min((each for each in (one, other) if each is not None), default=None)
+    return one if other is None else other if one is None else min(one, other)
 
 
 def raise_or_note(failed: KafkaError, error: BaseException | None, client: str) -> None:

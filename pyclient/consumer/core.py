@@ -25,6 +25,7 @@ from pyclient.client.in_place import InPlace
 from pyclient.consumer.commit_order import Turn
 from pyclient.consumer.commits import Commits
 from pyclient.consumer.membership import membership
+from pyclient.consumer.fetch_in_place import FetchInPlace
 from pyclient.consumer.opener import Opener
 from pyclient.net.lent_connection import LoopLender
 from pyclient.runtime.environment import ASSIGNOR_THREAD
@@ -36,6 +37,10 @@ LEAVE_TIMEOUT: Final = 5.0
 """Seconds to wait for the coordinator's answer to a LeaveGroup. Without one the member's session times out there."""
 SESSION_CLOSE_TIMEOUT: Final = 0.1
 """Seconds to wait for the responses to closing fetch sessions. The requests reach the brokers in any case."""
+
+
+ATTEMPTS: Final = 2
+"""To wait in place of the loop, in one wait."""
 
 
 class ConsumerCore(ClientCore):
@@ -61,6 +66,7 @@ class ConsumerCore(ClientCore):
         self._opener = Opener(self.buffer, self.environment, config.fetch_buffer_memory, self._new_data.set)
         self._lender: LoopLender | None = None
         self._in_place: InPlace | None = None
+        self._fetch_in_place: FetchInPlace | None = None
         self._idle = False  # the last `wait` ended without data
         self._unanswered_since: float | None = None
         self._joins = "joined; "  # what the next assignment is logged as
@@ -84,6 +90,8 @@ class ConsumerCore(ClientCore):
         if portal.lending is not None:
             self._lender = LoopLender(portal.loop, portal.lending)
             self._in_place = InPlace(portal.loop, self._lender, self.driver, self.connections)
+            self._fetch_in_place = FetchInPlace(self, self._lender)
+            portal.lending.on_readable = self._fetch_in_place.on_readable
             self.buffer.on_wake = portal.lending.ring
 
     def forked(self) -> None:
@@ -98,13 +106,24 @@ class ConsumerCore(ClientCore):
         While the loop sleeps, this thread reads the answer and sends the next request itself: no other has to wake.
         After a wait without data the loop's thread does: an idle consumer has nothing to gain.
         """
-        if self._in_place is not None and not self._idle and (timeout is None or timeout > 0):
-            began = self.clock()
-            self._in_place.run_until(self.buffer.has_news, self.buffer.has_news, timeout)
-            timeout = None if timeout is None else max(0.0, timeout - (self.clock() - began))
-        came = self.buffer.wait(timeout)
+        until = None if timeout is None else self.clock() + timeout
+        if not self._idle:
+            self._wait_in_place(until)
+        came = self.buffer.wait(None if until is None else max(0.0, until - self.clock()))
         self._idle = not came
         return came
+
+    def _wait_in_place(self, until: float | None) -> None:
+        """Ends early when the loop has to do something: once that is done, its place may be taken again."""
+        for _ in range(ATTEMPTS):
+            left = None if until is None else until - self.clock()
+            if self._in_place is None or self._fetch_in_place is None or (left is not None and left <= 0):
+                return
+            if self._fetch_in_place.wait(left):
+                return
+            self._in_place.run_until(self.buffer.has_news, self.buffer.has_news, left)
+            if self.buffer.has_news():
+                return
 
     async def wait_for_data(self, timeout: float | None) -> bool:
         """Wait for data that can be taken, a wakeup or a rebalance; False when *timeout* seconds passed without."""

@@ -30,7 +30,7 @@ class Event(enum.Enum):
     INCOMPLETE = "the request failed, or a topic in its answer is not usable yet"
 
 
-REFRESH: Final = Transitions("metadata refresh", {
+REFRESH: Final[Transitions[State, Event]] = Transitions("metadata refresh", {
     (State.FRESH, Event.UPDATE_WANTED): State.STALE,
     (State.STALE, Event.UPDATE_WANTED): State.STALE,
     # The broker may have written its answer before the reason for this wish: the answer under way does not do.

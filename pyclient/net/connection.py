@@ -24,7 +24,7 @@ from pyclient.core.silence import LONGEST_PATIENCE, Silence
 from pyclient.errors import DisconnectError, KafkaError, ResponseTimeoutError, UnsupportedVersionError, counted, said_of
 from pyclient.net.authentication import Authentication, run_exchange
 from pyclient.net.frame_reader import SIZE_BYTES, FrameReader
-from pyclient.net.in_flight import InFlightRequests
+from pyclient.net.in_flight import InFlight, InFlightRequests
 from pyclient.net.sasl_login import SaslLogin
 from pyclient.net.tls_errors import lost_after_handshake, lost_before_answer
 from pyclient.net.write_buffer import WriteBuffer
@@ -344,11 +344,8 @@ class Connection(asyncio.BufferedProtocol):
     def _on_frame(self, frame: memoryview) -> None:
         waiting = 0 if self._write_buffer is None else self._write_buffer.unwritten
         answered, message = self.requests.answer(frame, self.bytes_out - waiting)
-        if self.usage is Usage.SENT:
-            self.usage = Usage.ANSWERED
-        self.idle_since = now = self._clock()
-        self.silence.answered(now, self.reader.bytes_in)
-        self._on_answer(answered.api, now, now - answered.sent_at, self.throttle.apply(now, message))
+        now = self._clock()
+        self._note_answer(answered, now, self.throttle.apply(now, message))
         quiet = answered.done(now, Reply(answered.version, message))
         self.requests.notify_if_empty()
         if self.state is State.DRAINING:
@@ -357,6 +354,26 @@ class Connection(asyncio.BufferedProtocol):
             self._on_quiet()
         else:
             self._on_change()
+
+    def _note_answer(self, answered: InFlight, now: float, throttled: float) -> None:
+        if self.usage is Usage.SENT:
+            self.usage = Usage.ANSWERED
+        self.idle_since = now
+        self.silence.answered(now, self.reader.bytes_in)
+        self._on_answer(answered.api, now, now - answered.sent_at, throttled)
+
+    # ---- beside this object's own ways, for a request that repeats the last one -------------------------------------
+
+    def answered_beside(self, size: int, now: float) -> InFlight:
+        """So many bytes in the scratch buffer answer the only request without throttling; returns that request."""
+        self.reader.bytes_in += size
+        answered = self.requests.requests.popleft()
+        self._note_answer(answered, now, 0.0)
+        return answered
+
+    def repeat(self, before: InFlight, data: bytes, timeout: float, done: Callable[[float, Reply | Unknown], bool | None], *, held: float) -> None:
+        """Write a request like *before*, with the newest correlation id."""
+        self._write([data], before.api, before.version, timeout, done, held=held)
 
     # ---- the socket -------------------------------------------------------------------------------------------------
 

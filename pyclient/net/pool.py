@@ -184,6 +184,10 @@ class ConnectionPool:
             return None
         return connection
 
+    def repeats(self, node: int) -> None:
+        """A request to *node* is written beside `send`."""
+        self._metrics.sent(node)
+
     def _not_sent(self, request: Request, cause: KafkaError) -> None:
         request.done(self._clock(), NotSent(cause))
         self._on_change()

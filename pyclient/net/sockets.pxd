@@ -43,7 +43,9 @@ cdef extern from *:
 # A small request out and its answer in, on a socket that does not block; none of it holds a lock of the interpreter or runs Python.
 cdef extern from *:
     """
+    #define PYCLIENT_MOST_AWAITED 64
     #ifdef __linux__
+    #include <errno.h>
     #include <string.h>
     #include <sys/epoll.h>
     #include <sys/uio.h>
@@ -67,6 +69,37 @@ cdef extern from *:
     {
         struct pollfd wanted[2] = {{fd, POLLIN, 0}, {bell, POLLIN, 0}};
         return poll(wanted, 2, timeout_ms) == 1 && wanted[0].revents == POLLIN;
+    }
+
+    /* The place of the first readable one of *count* sockets, as `await` otherwise; -1 where that is 0. */
+    static int pyclient_await_any(int *fds, int count, int bell, int timeout_ms)
+    {
+        struct pollfd wanted[PYCLIENT_MOST_AWAITED + 1];
+        int at;
+        for (at = 0; at < count; at++)
+            wanted[at] = (struct pollfd){fds[at], POLLIN, 0};
+        wanted[count] = (struct pollfd){bell, POLLIN, 0};
+        if (poll(wanted, count + 1, timeout_ms) < 1 || wanted[count].revents)
+            return -1;
+        for (at = 0; at < count && !wanted[at].revents; at++)
+            ;
+        return wanted[at].revents == POLLIN ? at : -1;
+    }
+
+    /* The bytes of a frame that begins with its size: whole, unless *room* is too small for it, the rest does not come, or `await` ends. */
+    static Py_ssize_t pyclient_receive_frame(int fd, int bell, unsigned char *at, Py_ssize_t room, int timeout_ms)
+    {
+        Py_ssize_t came = 0, size = 4;
+        for (;;) {
+            ssize_t got = recv(fd, at + came, (size_t)(room - came), MSG_DONTWAIT);
+            if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+                return came;
+            came += got > 0 ? got : 0;
+            if (came >= 4)
+                size = 4 + (Py_ssize_t)((unsigned long)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3]);
+            if (came >= size || size > room || !pyclient_await(fd, bell, timeout_ms))
+                return came;
+        }
     }
 
     /* What is there, without taking it; less than 1 at the end of the stream and on a broken socket. */
@@ -102,6 +135,8 @@ cdef extern from *:
     static Py_ssize_t pyclient_send(int fd, char *before, Py_ssize_t before_size, char *records, Py_ssize_t records_size,
                                     char *after, Py_ssize_t after_size) { return 0; }
     static int pyclient_await(int fd, int bell, int timeout_ms) { return 0; }
+    static int pyclient_await_any(int *fds, int count, int bell, int timeout_ms) { return -1; }
+    static Py_ssize_t pyclient_receive_frame(int fd, int bell, unsigned char *at, Py_ssize_t room, int timeout_ms) { return 0; }
     static Py_ssize_t pyclient_peek(int fd, char *at, Py_ssize_t room) { return -1; }
     static int pyclient_take(int fd, char *at, Py_ssize_t size) { return 0; }
     static void pyclient_hush(int bell) {}
@@ -111,6 +146,9 @@ cdef extern from *:
     Py_ssize_t send_pieces "pyclient_send"(int fd, char* before, Py_ssize_t before_size, char* records, Py_ssize_t records_size,
                                            char* after, Py_ssize_t after_size) noexcept nogil
     bint await_bytes "pyclient_await"(int fd, int bell, int timeout_ms) noexcept nogil
+    int await_any "pyclient_await_any"(int* fds, int count, int bell, int timeout_ms) noexcept nogil
+    Py_ssize_t receive_frame "pyclient_receive_frame"(int fd, int bell, unsigned char* at, Py_ssize_t room, int timeout_ms) noexcept nogil
+    int MOST_AWAITED "PYCLIENT_MOST_AWAITED"
     Py_ssize_t peek "pyclient_peek"(int fd, char* at, Py_ssize_t room) noexcept nogil
     bint take "pyclient_take"(int fd, char* at, Py_ssize_t size) noexcept nogil
     void hush "pyclient_hush"(int bell) noexcept nogil

@@ -35,11 +35,20 @@ class EmptyResponses:
             return
         match _news(outcome.message):
             case News.DATA:
-                self._in_a_row.pop(node, None)
-            case News.NONE if took < EARLY * wait:
+                self.usual(node)
+            case News.NONE if self.is_early(took, wait):
                 self._on_early(node, now, wait)
             case News.NONE:
-                self._in_a_row.pop(node, None)
+                self.usual(node)
+
+    def usual(self, node: int) -> None:
+        """A fetch from the node has ended with records, or not early."""
+        self._in_a_row.pop(node, None)
+
+    @staticmethod
+    def is_early(took: float, wait: float) -> bool:
+        """Whether a response without data came so early that others like it would be too many."""
+        return took < EARLY * wait
 
     def _on_early(self, node: int, now: float, wait: float) -> None:
         count = self._in_a_row[node] = self._in_a_row.get(node, 0) + 1

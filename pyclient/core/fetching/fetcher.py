@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from pyclient.buffers.fetch_buffer import FetchBuffer
 from pyclient.codec.apis import Api
+from pyclient.codec.batches import RecordBatch
+from pyclient.codec.fetch import EmptyResponse, OnePartition, OneResponse
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.fetching.assigned_positions import AssignedPositions
 from pyclient.core.fetching.empty_responses import EmptyResponses
@@ -23,7 +26,7 @@ from pyclient.core.fetching.placement import Placement
 from pyclient.core.fetching.position_lookups import FindCommitted, PositionLookups
 from pyclient.core.fetching.positions import Event, Position
 from pyclient.core.fetching.preferred_replicas import PreferredReplicas
-from pyclient.core.fetching.requests import BY_NAME, fetch_fields
+from pyclient.core.fetching.requests import BY_NAME, Fetch, NextFetch, fetch_fields
 from pyclient.core.fetching.responses import FetchResponses
 from pyclient.core.fetching.session_close import SessionClose
 from pyclient.core.fetching.sessions import SessionRequest, PartitionRequest
@@ -33,6 +36,14 @@ from pyclient.core.metadata import Metadata
 from pyclient.core.topic_interest import check_topic_name
 from pyclient.errors import KafkaError
 from pyclient.records import NO_LEADER_EPOCH, TopicPartition
+
+
+class UsualData(NamedTuple):
+    """Records that the user gets whole, of the position that was requested."""
+
+    requested: PartitionRequest
+    position: Position
+    batches: list[RecordBatch]
 
 
 class Fetcher:
@@ -49,6 +60,7 @@ class Fetcher:
         self._fetch_wait = FetchWait()
         self._empty = EmptyResponses(backoff)
         self._reserved = 0  # bytes of the buffer that responses under way may need
+        self._under_way: dict[int, Fetch] = {}  # by node
         self._assigned = AssignedPositions(buffer)
         self._placement = Placement(self._assigned, buffer, metadata, self._sources, self._preferred, backoff=backoff)
         self._lookups = PositionLookups(self._assigned, self._placement, metadata, lookups,
@@ -205,13 +217,14 @@ class Fetcher:
             room = self._free()
         return room
 
-    def _free(self) -> int:
-        """As `_room`.
+    def _free(self, *, came: int = 0, released: int = 0) -> int:
+        """As `_room`, once so many bytes have come, of the *released* ones that were reserved for them.
 
         A buffer without returnable data takes any one response: data of paused partitions must not starve the others.
         """
-        room = self._limits.buffer_memory - self._buffer.bytes - self._reserved
-        if not self._reserved and not self._buffer.ready():
+        reserved = self._reserved - released
+        room = self._limits.buffer_memory - self._buffer.bytes - came - reserved
+        if not reserved and not came and not self._buffer.ready():
             return min(self._limits.max_bytes, self._limits.buffer_memory)  # a broker sends one batch even if it is larger
         return min(room, self._limits.max_bytes) if room >= self._limits.max_partition_bytes else 0
 
@@ -224,20 +237,79 @@ class Fetcher:
         return PartitionRequest(position.offset, position.generation, known.epoch, position.epoch, self._metadata.cluster.topics[tp.topic].id)
 
     def _request(self, node: int, session_request: SessionRequest, room: int, now: float) -> Request:
-        session = self._sources.session(node)
-        reserved = min(room, len(session.partitions) * self._limits.max_partition_bytes)
+        fetch = self._begin(node, session_request, room, now)
+        return Request(node=node, use=Use.FETCH, api=Api.FETCH, done=fetch.done,
+                       fields=fetch_fields(session_request, self._limits, rack=self._preferred.rack(now), max_bytes=room, wait=fetch.wait),
+                       timeout=self._limits.timeout, held=fetch.wait,
+                       versions=BY_NAME if session_request.by_name else None)
+
+    def _begin(self, node: int, session_request: SessionRequest, room: int, now: float) -> Fetch:
+        reserved = min(room, len(self._sources.session(node).partitions) * self._limits.max_partition_bytes)
         self._reserved += reserved
         wait = min(self._fetch_wait.max_wait(now), self._limits.max_wait) if self._buffer.ready() else self._limits.max_wait
+        fetch = self._under_way[node] = Fetch(node, session_request, reserved, wait, now, self._ended)
+        return fetch
 
-        def done(then: float, outcome: Outcome) -> None:
-            self._reserved -= reserved
-            moving = self._sources.ended(node)
-            self._responses.on_outcome(then, node, self._sources.session(node), session_request, outcome)
-            self._empty.answered(node, then, outcome, took=then - now, wait=wait)
-            for tp in moving:
-                self._placement.place(tp)
+    def _ended(self, fetch: Fetch, now: float, outcome: Outcome) -> None:
+        node = fetch.node
+        self._reserved -= fetch.reserved
+        del self._under_way[node]
+        moving = self._sources.ended(node)
+        self._responses.on_outcome(now, node, self._sources.session(node), fetch.session_request, outcome)
+        self._empty.answered(node, now, outcome, took=now - fetch.began, wait=fetch.wait)
+        for tp in moving:
+            self._placement.place(tp)
 
-        return Request(node=node, use=Use.FETCH, api=Api.FETCH, done=done,
-                       fields=fetch_fields(session_request, self._limits, rack=self._preferred.rack(now), max_bytes=room, wait=wait),
-                       timeout=self._limits.request_timeout + self._limits.max_wait, held=wait,
-                       versions=BY_NAME if session_request.by_name else None)
+    # ---- fetches that only repeat the last one ----------------------------------------------------------------------
+
+    def fetches_to_repeat(self) -> list[Fetch]:
+        """The fetches under way, if their usual responses may be given to `repeat`; else none."""
+        settled = self._placement.is_settled and self._sources.are_settled()
+        return [] if self.session_close.begun or self._preferred.are_used or not settled else list(self._under_way.values())
+
+    def repeat(self, now: float, fetch: Fetch, response: OneResponse | EmptyResponse) -> NextFetch | None:
+        """Take the response to *fetch*, and begin the fetch that follows. None: it is unusual, and nothing has changed.
+
+        What `FetchResponses` and `poll` do where nothing has changed but one position.
+        """
+        if response.session_id != self._sources.session(fetch.node).id or not all(map(self._sources.names, self._buffer.drained())):
+            return None  # else a turn would change a session
+        if isinstance(response, EmptyResponse):
+            return self._repeat_nothing(now, fetch)
+        data = self._usual_data(fetch, response)
+        return None if data is None else self._repeat_data(now, fetch, response, data)
+
+    def _repeat_nothing(self, now: float, fetch: Fetch) -> NextFetch | None:
+        room = self._free(released=fetch.reserved)
+        return None if not room or self._empty.is_early(now - fetch.began, fetch.wait) else self._follow(now, fetch, room, {}, None)
+
+    def _repeat_data(self, now: float, fetch: Fetch, response: OneResponse, data: UsualData) -> NextFetch | None:
+        room = self._free(came=sum(batch.size for batch in data.batches), released=fetch.reserved)
+        if not room:
+            return None
+        position = data.position
+        position.high_watermark = response.high_watermark
+        self._responses.take(now, position, data.batches, data.batches)
+        new = data.requested._replace(offset=position.offset, last_epoch=position.epoch)
+        return self._follow(now, fetch, room, {position.tp: new}, OnePartition(
+            response.topic_id, response.partition, new.leader_epoch, new.offset, new.last_epoch, self._limits.max_partition_bytes))
+
+    def _follow(self, now: float, fetch: Fetch, room: int, changes: dict[TopicPartition, PartitionRequest], asked: OnePartition | None) -> NextFetch:
+        self._empty.usual(fetch.node)
+        if self._buffer.take_drained():
+            self._fetch_wait.drained(now)
+        self._reserved -= fetch.reserved
+        following = self._begin(fetch.node, self._sources.again(fetch.node, changes), room, now)
+        return NextFetch(following, room, self._preferred.rack(now), self._limits, asked)
+
+    def _usual_data(self, fetch: Fetch, response: OneResponse) -> UsualData | None:
+        session = self._sources.session(fetch.node)
+        tp = session.named(response.topic_id, response.partition)
+        position = None if tp is None else self._assigned.by_partition.get(tp)
+        if tp is None or position is None or self._buffer.count(tp):
+            return None
+        requested = session.partitions[tp]
+        if (position.generation, position.offset) != (requested.generation, requested.offset):
+            return None
+        batches = self._responses.whole_batches(position, response.records)
+        return None if batches is None else UsualData(requested, position, batches)

@@ -24,3 +24,8 @@ class FetchLimits:
     request_timeout: float
     replica_lease: float
     """How long a replica that a leader has named is read instead of it."""
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that a fetch may take: the broker may hold it."""
+        return self.request_timeout + self.max_wait

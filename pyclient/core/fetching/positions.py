@@ -33,7 +33,7 @@ class Event(enum.Enum):
     NO_POLICY = "auto_offset_reset is none"
 
 
-POSITION: Final = Transitions("position", {
+POSITION: Final[Transitions[Phase, Event]] = Transitions("position", {
     (Phase.INITIALIZING, Event.FOUND): Phase.FETCHING,
     (Phase.INITIALIZING, Event.NOT_FOUND): Phase.AWAIT_RESET,
     (Phase.AWAIT_RESET, Event.FOUND): Phase.FETCHING,

@@ -42,6 +42,11 @@ class PreferredReplicas:
         """The client's rack. Empty while a replica that leaders would name cannot be reached: then leaders serve us."""
         return self._rack if now >= self._alone_until else ""
 
+    @property
+    def are_used(self) -> bool:
+        """Whether some partition is read from a replica that its leader has named."""
+        return bool(self._at)
+
     def of(self, tp: TopicPartition) -> int | None:
         """The replica to read instead of the leader."""
         return self._at.get(tp)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from pyclient.buffers.fetch_buffer import Chunk, FetchBuffer
 from pyclient.codec.apis import Api
 from pyclient.codec.batches import RecordBatch, read_batches
+from pyclient.codec.messages import Buffer
 from pyclient.core.acl_errors import error_of
 from pyclient.core.cluster import nodes_of
 from pyclient.core.fetching.assigned_positions import AssignedPositions
@@ -121,9 +122,7 @@ class FetchResponses:
             position.advance(Event.NO_POLICY)
             return
         if fresh:
-            position.failures = 0
-            self._fetch_wait.came(now)
-            self._put(position, fresh, data)
+            self.take(now, position, fresh, data)
             return
         self._placement.rest(position, now)  # no record at or after the position: a fetch at once would get the same
         if not batches:
@@ -135,7 +134,18 @@ class FetchResponses:
             return committed_only(batches, fetched.aborted_transactions or ())
         return [batch for batch in batches if not batch.is_control]
 
-    def _put(self, position: Position, batches: list[RecordBatch], data: list[RecordBatch]) -> None:
+    def whole_batches(self, position: Position, records: Buffer) -> list[RecordBatch] | None:
+        """The batches of *records* if the user gets all of them, else None: they are for `on_outcome`."""
+        try:
+            batches = read_batches(records, decompression_limit=self._limits.decompression_limit, check_crcs=self._limits.check_crcs)
+        except CorruptRecordError:
+            return None
+        return batches if batches and all(batch.next_offset > position.offset and not batch.is_control for batch in batches) else None
+
+    def take(self, now: float, position: Position, batches: list[RecordBatch], data: list[RecordBatch]) -> None:
+        """Put *data* of *batches* into the buffer; the position is behind them."""
+        position.failures = 0
+        self._fetch_wait.came(now)
         start = position.offset
         position.read(batches, batches[-1].next_offset)
         self._buffer.put(Chunk(position.tp, position.generation, start, data, position.offset,

@@ -37,9 +37,9 @@ PartitionResponse: TypeAlias = tuple[TopicPartition, PartitionRequest, Any]
 """A partition of a response: its name, what was requested, and the broker's data."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)  # not frozen: one is made for each fetch, and that takes three times as long
 class SessionRequest:
-    """The session's part of one fetch request."""
+    """The session's part of one fetch request. Never changed."""
 
     id: int
     epoch: int
@@ -78,7 +78,7 @@ class Session:
         """As last sent to the broker, those that were served last at the end."""
         self._added: dict[TopicPartition, None] = {}  # or changed, since the last request
         self._removed: dict[TopicPartition, None] = {}  # of `partitions`, since the last request
-        self._topics: dict[UUID, _Topic] = {}
+        self._topics: dict[bytes, _Topic] = {}  # by the bytes of their ids
         self._nameless = 0  # partitions of topics without an id
         self._by_name = False
 
@@ -132,6 +132,22 @@ class Session:
         return SessionRequest(id=self.id, epoch=self.epoch, partitions=changes, forgotten=forgotten, by_name=self._by_name,
                               all_partitions=self.partitions)
 
+    def again(self, changes: dict[TopicPartition, PartitionRequest]) -> SessionRequest:
+        """Of a session: after a response with nothing but data of the partitions in *changes*, the next request.
+
+        As `on_response`, `add` and `next_request`, with nothing else to add or to remove; the topics are the same.
+        """
+        self.epoch = following(self.epoch)
+        for tp, new in changes.items():
+            del self.partitions[tp]
+            self.partitions[tp] = new
+        return SessionRequest(id=self.id, epoch=self.epoch, partitions=changes, forgotten={}, by_name=self._by_name, all_partitions=self.partitions)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a session has begun, and the last request named all that was added or removed."""
+        return self.epoch != FULL and self.id != NO_SESSION and not self._added and not self._removed and not self._nameless
+
     def _changes(self, request_of: RequestOf) -> dict[TopicPartition, PartitionRequest]:
         added, self._added = self._added, {}
         changes = {}
@@ -178,7 +194,7 @@ class Session:
         partitions, unexpected = [], 0
         for topic in message.responses:
             by_name = hasattr(topic, "topic")
-            known = None if by_name else self._topics.get(topic.topic_id)
+            known = None if by_name or topic.topic_id is None else self._topics.get(topic.topic_id.bytes)
             name = topic.topic if by_name else known.name if known is not None else ""
             for data in topic.partitions:
                 tp = TopicPartition(name, data.partition_index)
@@ -188,6 +204,12 @@ class Session:
                 else:
                     partitions.append((tp, requested, data))
         return partitions, unexpected
+
+    def named(self, topic_id: bytes, partition: int) -> TopicPartition | None:
+        """The partition of the session that a response names so."""
+        topic = self._topics.get(topic_id)
+        tp = None if topic is None else TopicPartition(topic.name, partition)
+        return tp if tp in self.partitions else None
 
     def on_error(self, error: KafkaError) -> bool:
         """Whether it is an error of the session: then the next request begins another session."""
@@ -214,17 +236,17 @@ class Session:
         if requested.topic_id is None:
             self._nameless += 1
         else:
-            self._topics.setdefault(requested.topic_id, _Topic(tp.topic)).partitions += 1
+            self._topics.setdefault(requested.topic_id.bytes, _Topic(tp.topic)).partitions += 1
 
     def _drop(self, tp: TopicPartition) -> PartitionRequest:
         requested = self.partitions.pop(tp)
         if requested.topic_id is None:
             self._nameless -= 1
         else:
-            topic = self._topics[requested.topic_id]
+            topic = self._topics[requested.topic_id.bytes]
             topic.partitions -= 1
             if not topic.partitions:
-                del self._topics[requested.topic_id]
+                del self._topics[requested.topic_id.bytes]
         return requested
 
 

@@ -72,7 +72,7 @@ SENDS_HEARTBEATS: Final = frozenset({State.REVOKING, State.ASSIGNING, State.SYNC
 REFUSES_COMMITS: Final = frozenset({State.ASSIGNING, State.SYNCING})
 """The coordinator accepts no commits until all members have their assignment."""
 
-CLASSIC: Final = Transitions("classic member", {
+CLASSIC: Final[Transitions[State, Event]] = Transitions("classic member", {
     (State.OUT, Event.REJOIN): State.REVOKING,
     (State.REVOKING, Event.REVOKED): State.JOINING,
     (State.JOINING, Event.LEADS): State.ASSIGNING,

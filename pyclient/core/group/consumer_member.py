@@ -79,7 +79,7 @@ MEMBERS: Final = frozenset({State.RECONCILING, State.LISTENER_FAILED, State.ACKN
 """The states with an epoch."""
 SENDS_HEARTBEATS: Final = MEMBERS | {State.JOINING}
 
-CONSUMER: Final = Transitions("consumer member", {
+CONSUMER: Final[Transitions[State, Event]] = Transitions("consumer member", {
     (State.OUT, Event.JOIN): State.LOSING,
     (State.LOSING, Event.LOSS_COMPLETED): State.JOINING,
     (State.JOINING, Event.JOINED): State.STABLE,

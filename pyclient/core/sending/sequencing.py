@@ -54,7 +54,7 @@ class SequenceEvent(enum.Enum):
     BEGUN = "a new epoch starts"
 
 
-SEQUENCE_TRANSITIONS: Final = Transitions("sequence", {
+SEQUENCE_TRANSITIONS: Final[Transitions[SequenceState, SequenceEvent]] = Transitions("sequence", {
     (SequenceState.PROBING, SequenceEvent.STORED): SequenceState.FLOWING,
     (SequenceState.PROBING, SequenceEvent.FAILED): SequenceState.PROBING,
     (SequenceState.PROBING, SequenceEvent.MOVED): SequenceState.PROBING,

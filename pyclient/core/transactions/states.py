@@ -41,7 +41,7 @@ class TransactionEvent(enum.Enum):
 
 
 _S, _E = TransactionState, TransactionEvent
-TRANSACTION: Final = Transitions("transaction", {
+TRANSACTION: Final[Transitions[TransactionState, TransactionEvent]] = Transitions("transaction", {
     (_S.UNINITIALIZED, _E.INITIALIZE): _S.INITIALIZING,
     (_S.READY, _E.INITIALIZE): _S.INITIALIZING,
     (_S.INITIALIZING, _E.INITIALIZED): _S.READY,

@@ -1,25 +1,31 @@
 """A thread that polls reads the answer to the fetch itself, while the client's own thread sleeps."""
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from pyclient import Consumer, TopicPartition
 from pyclient.client import in_place
+from pyclient.consumer import fetch_in_place
+from pyclient.consumer.fetch_in_place import FetchInPlace
 from pyclient.errors import WakeupError
 from pyclient.net.connection import Connection
 from pyclient.net.lent_connection import read_once
+from pyclient.net.socket_read import receive_lent
+from pyclient.runtime.loop_thread import in_portal
 from pyclient.testing import FakeCluster
-from pyclient.testing.fake.control import Drop
+from pyclient.testing.fake.control import Cut, Drop, Fail, Throttle, Verdict
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
 LIMIT_S: Final = 60.0
+SOON_S: Final = 1.0
 
 
 @pytest.fixture
@@ -28,8 +34,16 @@ def cluster(fake_cluster: FakeCluster) -> FakeCluster:
     return fake_cluster
 
 
+@pytest.fixture(params=["repeated", "by turns"])
+def repeats(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether usual responses are handled without a turn."""
+    if request.param == "by turns":
+        monkeypatch.setattr(FetchInPlace, "wait", lambda fetches, seconds: False)
+    return str(request.param) == "repeated"
+
+
 @pytest.fixture
-def readers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def readers(monkeypatch: pytest.MonkeyPatch, repeats: bool) -> list[int]:
     """The threads that read answers in place of the loop, which waits for them however long they take."""
     found: list[int] = []
 
@@ -37,9 +51,16 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(threading.get_ident())
         return read_once(connection)
 
+    def received(*args: Any) -> tuple[int, int, bytes | None]:
+        place, size, frame = receive_lent(*args)
+        found.extend([threading.get_ident()] * (place >= 0 and not in_portal()))
+        return place, size, frame
+
     monkeypatch.setattr(in_place, "read_once", noted)
-    monkeypatch.setattr(in_place, "PATIENCE", LIMIT_S)
-    monkeypatch.setattr(in_place, "LONGEST_WAIT", LIMIT_S)
+    monkeypatch.setattr(fetch_in_place, "receive_lent", received)
+    for module in in_place, fetch_in_place:
+        monkeypatch.setattr(module, "PATIENCE", LIMIT_S)
+        monkeypatch.setattr(module, "LONGEST_WAIT", LIMIT_S)
     return found
 
 
@@ -60,14 +81,17 @@ def values(consumer: Consumer) -> list[bytes | None]:
 
 
 def waits_in_place(consumer: Consumer) -> bool:
-    lent = consumer._core._in_place
-    return lent is not None and bool(lent._answers._muted)
+    lending = consumer._portal.lending
+    return lending is not None and lending.patience > 0 and not lending.asleep
 
 
 def during_a_poll(consumer: Consumer, act: Callable[[], object]) -> threading.Thread:
-    """Call *act* in another thread once this one waits for a fetch in place of the loop."""
+    """Call *act* in another thread once this one waits for a fetch in place of the loop; if it does not, as after a
+    timer, the loop reads.
+    """
     def work() -> None:
-        eventually(lambda: waits_in_place(consumer), LIMIT_S)
+        with contextlib.suppress(AssertionError):
+            eventually(lambda: waits_in_place(consumer), SOON_S)
         act()
 
     thread = threading.Thread(target=work)
@@ -80,7 +104,7 @@ def test_records_are_read_in_the_thread_that_polls(cluster: FakeCluster, consume
         thread = during_a_poll(consumer, lambda value=b"%d" % number: cluster.produce("t", value))  # type: ignore[misc]
         assert values(consumer) == [b"%d" % number]
         thread.join()
-    assert set(readers) == {threading.get_ident()}
+    assert set(readers) == {threading.get_ident()}, "and not only by the loop"
 
 
 def test_a_wakeup_ends_the_wait(consumer: Consumer) -> None:
@@ -111,7 +135,8 @@ def test_a_poll_without_records_ends_in_time(consumer: Consumer) -> None:
 
 
 def test_the_loop_is_served_while_a_poll_waits(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster, consumer: Consumer) -> None:
-    monkeypatch.setattr(in_place, "PATIENCE", 0.01)
+    for module in in_place, fetch_in_place:
+        monkeypatch.setattr(module, "PATIENCE", 0.01)
     served: list[int] = []
 
     def call() -> None:
@@ -144,3 +169,99 @@ def test_a_consumer_whose_last_poll_had_no_data_leaves_the_answer_to_the_loop(cl
     assert values(consumer) == [b"second"]
     filling.join()
     assert readers == []
+
+
+# ---- responses that are handled without a turn ----------------------------------------------------------------------
+
+
+def trip(cluster: FakeCluster, consumer: Consumer, value: bytes) -> None:
+    """A record comes while a poll waits."""
+    thread = during_a_poll(consumer, lambda: cluster.produce("t", value))
+    assert values(consumer) == [value]
+    thread.join()
+
+
+def turns_of(consumer: Consumer, trips: Callable[[], None]) -> int:
+    before = consumer._core.driver.turns
+    trips()
+    return consumer._core.driver.turns - before
+
+
+@pytest.mark.parametrize("repeats", ["repeated"], indirect=True)
+def test_a_usual_response_takes_no_turn(cluster: FakeCluster, consumer: Consumer) -> None:
+    """A turn may come beside it, by a timer."""
+    def trips() -> None:
+        for number in range(10):
+            trip(cluster, consumer, b"%d" % number)
+
+    eventually(lambda: turns_of(consumer, trips) == 0, LIMIT_S)
+    assert consumer.position(TopicPartition("t", 0)) == consumer.end_offsets([TopicPartition("t", 0)])[TopicPartition("t", 0)]
+
+
+def test_an_idle_consumer_takes_no_turns(cluster: FakeCluster, readers: list[int]) -> None:
+    """Its fetches end without records, and are repeated by the loop's thread, which sleeps on."""
+    seen: list[object] = []
+    with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", fetch_max_wait_ms=10) as consumer, \
+            cluster.intercept(seen.append, "Fetch"):
+        consumer.assign([TopicPartition("t", 0)])
+        assert not consumer.poll(0.05)
+
+        def fetches_without_turns() -> bool:
+            turns, fetches = consumer._core.driver.turns, len(seen)
+            eventually(lambda: len(seen) > fetches + 10, LIMIT_S)
+            return consumer._core.driver.turns == turns
+
+        eventually(fetches_without_turns, LIMIT_S)
+        cluster.produce("t", b"x")
+        assert values(consumer) == [b"x"]
+
+
+def test_figures_count_requests_bytes_and_latencies(cluster: FakeCluster, consumer: Consumer) -> None:
+    def counted() -> list[float]:
+        figures = consumer.metrics()
+        return [figures[name] or 0 for name in ("fetch-total", "records-consumed-total", "request-total", "incoming-byte-total", "outgoing-byte-total")]
+
+    before = counted()
+    for number in range(10):
+        trip(cluster, consumer, b"%d" % number)
+    fetches, records, requests, bytes_in, bytes_out = (now - then for now, then in zip(counted(), before, strict=True))
+    assert records == 10
+    assert min(fetches, requests) >= 10
+    assert bytes_in > 10 * 100
+    assert bytes_out > 10 * 50
+    assert consumer.metrics()["fetch-latency-max"]
+
+
+@pytest.mark.parametrize("verdict", [Fail(1000), Fail(6), Fail(70), Throttle(1), Cut(0), Cut(3), Cut(30), Cut(120), Drop(applied=True)], ids=repr)
+def test_whatever_a_response_is_the_next_records_come(cluster: FakeCluster, consumer: Consumer, verdict: Verdict) -> None:
+    trip(cluster, consumer, b"0")
+    with cluster.intercept(verdict, "Fetch", times=2):
+        assert not consumer.poll(0.0)
+        for number in range(1, 4):
+            cluster.produce("t", b"%d" % number)
+        found: list[bytes | None] = []
+        while len(found) < 3:
+            found += values(consumer)
+    assert found == [b"1", b"2", b"3"]
+    cluster.produce("t", b"4")
+    assert values(consumer) == [b"4"]
+    trip(cluster, consumer, b"5")
+
+
+def test_a_large_response_is_returned_whole(cluster: FakeCluster, consumer: Consumer) -> None:
+    for size in (3_800, 4_000, 4_096, 5_000, 300_000):
+        trip(cluster, consumer, bytes(size))
+
+
+def test_several_partitions_and_nodes_are_read_in_turn(readers: list[int]) -> None:
+    with FakeCluster(brokers=3) as cluster:
+        cluster.create_topic("t", partitions=6)
+        with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", fetch_max_wait_ms=5_000) as consumer:
+            consumer.assign([TopicPartition("t", number) for number in range(6)])
+            for number in range(40):
+                thread = during_a_poll(consumer, lambda at=number: cluster.produce("t", b"%d" % at, partition=at % 6)) if number > 6 else None  # type: ignore[misc]
+                if thread is None:
+                    cluster.produce("t", b"%d" % number, partition=number % 6)
+                assert values(consumer) == [b"%d" % number]
+                if thread is not None:
+                    thread.join()

@@ -1,0 +1,118 @@
+"""Takes the usual response to a fetch, and sends the next fetch, where the loop sleeps and without a turn.
+
+A consumer that waits for the next record has a fetch under way at each node. The next response nearly always holds
+records of one partition, or nothing, and changes one position at most: no manager has to be asked what to do. The
+thread that polls does it all in a fifth of the calls, while the loop sleeps; if none polls, the loop's own thread does.
+All is then as if the other ways had done it, which know everything (`pyclient.client.in_place`) and get whatever is
+unusual.
+"""
+from __future__ import annotations
+
+import functools
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyclient.client.in_place import PATIENCE
+from pyclient.codec.fetch import knows, usual_response
+from pyclient.core.fetching.requests import Fetch
+from pyclient.core.manager import Use
+from pyclient.errors import KafkaError
+from pyclient.net.connection import Connection
+from pyclient.net.lent_connection import LONGEST_WAIT, LoopLender
+from pyclient.net.socket_read import receive_lent
+
+if TYPE_CHECKING:
+    from pyclient.consumer.core import ConsumerCore
+
+_log = logging.getLogger(__name__)
+
+
+class Awaited(NamedTuple):
+    """A fetch under way, and the socket on which its response comes."""
+
+    fetch: Fetch
+    connection: Connection
+    descriptor: int
+
+
+class FetchInPlace:
+    """Of one sync consumer."""
+
+    def __init__(self, core: ConsumerCore, lender: LoopLender) -> None:
+        self._core = core
+        self._lender = lender
+        self._selector = lender.selector
+        self._epoll = lender.selector.descriptor
+        self._came = False
+
+    def wait(self, seconds: float | None) -> bool:
+        """Whether a usual response came. May end before *seconds*: then something else is to be done."""
+        self._came = False
+        self._lender.run(functools.partial(self._wait, LONGEST_WAIT if seconds is None else min(seconds, LONGEST_WAIT)))
+        return self._came
+
+    def on_readable(self, descriptor: int) -> bool:
+        """On the loop's thread, which would wake for *descriptor*; whether it may sleep on."""
+        awaited = next((each for each in self._awaited() if each.descriptor == descriptor), None)
+        if awaited is None:
+            return False
+        _, size, frame = receive_lent(self._epoll, [descriptor], [awaited.connection.reader.scratch], self._selector.bell, 0)
+        return bool(size) and self._take_turn(awaited, size, frame)
+
+    def _wait(self, seconds: float) -> None:
+        """With the loop lent."""
+        awaited = self._awaited()
+        if not awaited or self._core.buffer.has_news():
+            return
+        self._selector.patience = PATIENCE
+        try:
+            descriptors, buffers = [each.descriptor for each in awaited], [each.connection.reader.scratch for each in awaited]
+            place, size, frame = receive_lent(self._epoll, descriptors, buffers, self._selector.bell, int(seconds * 1000))
+            if place < 0:
+                self._selector.answer()
+            elif size:
+                self._came = self._take_turn(awaited[place], size, frame)
+        finally:
+            self._selector.patience = 0.0
+
+    def _awaited(self) -> list[Awaited]:
+        """The fetches under way; none if anything else is to be done."""
+        core, now, awaited = self._core, self._core.clock(), []
+        if not core.driver.is_quiet(now) or now >= core.metrics.next_mark:
+            return []
+        for fetch in core.fetcher.fetches_to_repeat():
+            connection = core.connections.connection(fetch.node, Use.FETCH)
+            if connection is None or connection.socket is None or not may_repeat(connection):
+                return []
+            awaited.append(Awaited(fetch, connection, connection.socket.fileno()))
+        return awaited
+
+    def _take_turn(self, awaited: Awaited, size: int, frame: bytes | None) -> bool:
+        """Returns whether the response is a usual one; any other is handled as the loop does it."""
+        connection = awaited.connection
+        try:
+            if frame is not None and self._exchange(awaited, size, frame):
+                return True
+            connection.buffer_updated(size)
+        except Exception as error:  # noqa: BLE001 the loop must go on, and the fetch needs an outcome
+            _log.exception("a defect in the client: a fetch could not be handled in place; closing the connection")
+            connection.close(KafkaError(f"a fetch could not be handled: {error!r}"))
+        return False
+
+    def _exchange(self, awaited: Awaited, size: int, frame: bytes) -> bool:
+        """Returns False, with nothing changed, if the response is not a usual one."""
+        connection, before, now = awaited.connection, awaited.connection.requests.requests[0], self._core.clock()
+        response = usual_response(frame, before.correlation_id)
+        following = None if response is None else self._core.fetcher.repeat(now, awaited.fetch, response)
+        if following is None:
+            return False
+        connection.answered_beside(size, now)
+        self._core.connections.repeats(awaited.fetch.node)
+        data = following.encoded(before.version, connection.requests.next_id(), connection.client_id)
+        connection.repeat(before, data, following.timeout, following.fetch.done, held=following.fetch.wait)
+        return True
+
+
+def may_repeat(connection: Connection) -> bool:
+    """Whether nothing but one response to a fetch can come, and the next fetch may be written."""
+    return connection.awaits_one_answer and connection.ready and connection.reader.is_empty and knows(connection.requests.requests[0].version)
