@@ -9,6 +9,7 @@ and `FetchResponses` handles responses.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -296,10 +297,13 @@ class Fetcher:
 
     def _follow(self, now: float, fetch: Fetch, room: int, changes: dict[TopicPartition, PartitionRequest], asked: OnePartition | None) -> NextFetch:
         self._empty.usual(fetch.node)
-        if self._buffer.take_drained():
+        drained = self._buffer.take_drained()
+        if drained:
             self._fetch_wait.drained(now)
         self._reserved -= fetch.reserved
         following = self._begin(fetch.node, self._sources.again(fetch.node, changes), room, now)
+        for tp in itertools.filterfalse(self._sources.names, drained):  # the user's thread took its data since `repeat` began
+            self._placement.place(tp)
         return NextFetch(following, room, self._preferred.rack(now), self._limits, asked)
 
     def _usual_data(self, fetch: Fetch, response: OneResponse) -> UsualData | None:

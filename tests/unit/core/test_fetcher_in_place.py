@@ -115,6 +115,19 @@ def test_a_partition_that_was_full_and_is_drained_is_left_to_a_turn(fetching: Fe
     assert offsets_of(fetching.fetches()) == {A0: 2, A1: 2}
 
 
+def test_a_partition_that_is_drained_while_a_response_is_handled_is_named_again(fetching: Fetching) -> None:
+    """By the user's thread, while the loop's own handles the response."""
+    sent = waits(fetching)
+    for offset in (0, 1):
+        gives(sent, {A1: batch(offset)}, session_id=SESSION)
+        sent = fetching.fetches()
+    fetching.buffer.on_data = fetching.values
+    following = repeat(fetching, sent, A0, batch(0), SESSION)
+    assert following is not None
+    gives(following, {}, session_id=SESSION)
+    assert offsets_of(fetching.fetches()) == {A1: 2}
+
+
 def test_what_was_served_stands_last_when_all_partitions_are_requested_again(fetching: Fetching) -> None:
     following = repeat(fetching, waits(fetching), A0, batch(0), SESSION)
     assert following is not None
