@@ -86,10 +86,11 @@ cdef extern from *:
         return wanted[at].revents == POLLIN ? at : -1;
     }
 
-    /* The bytes of a frame that begins with its size: whole, unless *room* is too small for it, the rest does not come, or `await` ends. */
+    /* The bytes of a frame that begins with its size: whole, unless *room* is too small, the rest does not come in time, or `await` ends. */
     static Py_ssize_t pyclient_receive_frame(int fd, int bell, unsigned char *at, Py_ssize_t room, int timeout_ms)
     {
         Py_ssize_t came = 0, size = 4;
+        long long until = pyclient_ms() + timeout_ms, left;
         for (;;) {
             ssize_t got = recv(fd, at + came, (size_t)(room - came), MSG_DONTWAIT);
             if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
@@ -97,7 +98,7 @@ cdef extern from *:
             came += got > 0 ? got : 0;
             if (came >= 4)
                 size = 4 + (Py_ssize_t)((unsigned long)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3]);
-            if (came >= size || size > room || !pyclient_await(fd, bell, timeout_ms))
+            if (came >= size || size > room || (left = until - pyclient_ms()) <= 0 || !pyclient_await(fd, bell, (int)left))
                 return came;
         }
     }

@@ -254,6 +254,25 @@ def test_what_of_a_frame_does_not_come_or_fit_is_left_to_the_caller(lent: Lent, 
     assert size == min(len(sent), 64)
 
 
+def test_a_frame_that_goes_on_and_on_is_left_to_the_caller(lent: Lent) -> None:
+    """Each byte comes soon after the one before; the loop has other sockets and timers."""
+    received, unsent = threading.Event(), iter(sized(bytes(2_000)))
+
+    def send() -> None:
+        while not received.wait(0.002):
+            lent.theirs[0].send(bytes([next(unsent)]))
+
+    lent.buffers[0] = bytearray(4096)
+    thread = threading.Thread(target=send)
+    thread.start()
+    place, size, frame = lent.receive()
+    received.set()
+    thread.join()
+    assert (place, frame) == (0, None)
+    assert size < 2_000
+    assert next(unsent) is not None, "some are still to be sent"
+
+
 def test_the_end_of_a_stream_is_left_to_the_loop(lent: Lent) -> None:
     lent.theirs[0].close()
     assert lent.receive()[1:] == (0, None)
