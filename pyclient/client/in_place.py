@@ -58,8 +58,7 @@ class InPlace:
             function()
         finally:
             asyncio._set_running_loop(outer)
-            if selector.scheduled:
-                self._loop.call_soon_threadsafe(_nothing)
+            self._lender.wake_for_scheduled()
 
     def _start(self, start: Callable[[], bool], done: Callable[[], bool], until: float) -> None:
         answers, selector = self._answers, self._lender.selector
@@ -135,7 +134,3 @@ class Answers:
             self._poll.unregister(descriptor)
             self._selector.unmute(descriptor)
         self._muted.clear()
-
-
-def _nothing() -> None:
-    """Wakes the loop."""

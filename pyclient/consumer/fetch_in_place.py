@@ -56,15 +56,18 @@ class FetchInPlace:
         awaited = next((each for each in self._awaited() if each.descriptor == descriptor), None)
         if awaited is None:
             return False
-        _, size, frame = receive_lent(self._epoll, [descriptor], [awaited.connection.reader.scratch], self._selector.bell, 0)
+        place, size, frame = receive_lent(self._epoll, [descriptor], [awaited.connection.reader.scratch], self._selector.bell, 0)
+        if place < 0:
+            self._selector.answer()  # a ring for a thread that has given the loop back already
         return bool(size) and self._take_turn(awaited, size, frame)
 
     def _wait(self, seconds: float) -> None:
         """With the loop lent."""
         awaited = self._awaited()
-        if not awaited or self._core.buffer.has_news():
+        if not awaited or self._core.buffer.has_news() or self._lender.signalled:
             return
         self._selector.patience = PATIENCE
+        self._selector.scheduled = False
         try:
             descriptors, buffers = [each.descriptor for each in awaited], [each.connection.reader.scratch for each in awaited]
             place, size, frame = receive_lent(self._epoll, descriptors, buffers, self._selector.bell, int(seconds * 1000))
@@ -74,6 +77,7 @@ class FetchInPlace:
                 self._came = self._take_turn(awaited[place], size, frame)
         finally:
             self._selector.patience = 0.0
+            self._lender.wake_for_scheduled()  # a connection that closes
 
     def _awaited(self) -> list[Awaited]:
         """The fetches under way; none if anything else is to be done."""
@@ -102,7 +106,7 @@ class FetchInPlace:
     def _exchange(self, awaited: Awaited, size: int, frame: bytes) -> bool:
         """Returns False, with nothing changed, if the response is not a usual one."""
         connection, before, now = awaited.connection, awaited.connection.requests.requests[0], self._core.clock()
-        response = usual_response(frame, before.correlation_id)
+        response = None if connection.session.is_over(now) else usual_response(frame, before.correlation_id)
         following = None if response is None else self._core.fetcher.repeat(now, awaited.fetch, response)
         if following is None:
             return False
@@ -110,6 +114,8 @@ class FetchInPlace:
         self._core.connections.repeats(awaited.fetch.node)
         data = following.encoded(before.version, connection.requests.next_id(), connection.client_id)
         connection.repeat(before, data, following.timeout, following.fetch.done, held=following.fetch.wait)
+        if following.fetch.wait < awaited.fetch.wait:  # so its silence is to be looked for sooner
+            self._core.connections.look_by(connection.next_deadline())
         return True
 
 

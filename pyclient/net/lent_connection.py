@@ -139,6 +139,11 @@ class LoopLender:
         """As `read_once`."""
         return read_once(connection)
 
+    def wake_for_scheduled(self) -> None:
+        """With the loop lent: it wakes for what was scheduled since `selector.scheduled` was reset."""
+        if self.selector.scheduled:
+            self._loop.call_soon_threadsafe(_nothing)
+
     def _wake_if_closing(self) -> None:
         """The transport closes in a later turn of the loop, and does not wake it for that: it believes to run on it."""
         if self._connection is not None and self._connection.is_closing():

@@ -188,6 +188,12 @@ class ConnectionPool:
         """A request to *node* is written beside `send`."""
         self._metrics.sent(node)
 
+    def look_by(self, deadline: float | None) -> None:
+        """One of the connections has a *deadline* that may be earlier than the others."""
+        self._due = earliest(self._due, deadline)
+        if deadline is not None:
+            self._on_quiet(deadline)
+
     def _not_sent(self, request: Request, cause: KafkaError) -> None:
         request.done(self._clock(), NotSent(cause))
         self._on_change()
@@ -295,9 +301,7 @@ class ConnectionPool:
 
     def _on_quiet_response(self) -> None:
         """The connection may be idle from now on."""
-        idle_at = self._clock() + self._options.max_idle
-        self._due = earliest(self._due, idle_at)
-        self._on_quiet(idle_at)
+        self.look_by(self._clock() + self._options.max_idle)
 
     def _on_lost(self, node: NodeConnections, lost: Connection, cause: KafkaError) -> None:
         self._metrics.closed(lost)

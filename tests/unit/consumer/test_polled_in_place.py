@@ -14,13 +14,15 @@ from pyclient import Consumer, TopicPartition
 from pyclient.client import in_place
 from pyclient.consumer import fetch_in_place
 from pyclient.consumer.fetch_in_place import FetchInPlace
-from pyclient.errors import WakeupError
+from pyclient.core import silence
+from pyclient.core.manager import Use
+from pyclient.errors import ProtocolError, WakeupError
 from pyclient.net.connection import Connection
 from pyclient.net.lent_connection import read_once
 from pyclient.net.socket_read import receive_lent
 from pyclient.runtime.loop_thread import in_portal
 from pyclient.testing import FakeCluster
-from pyclient.testing.fake.control import Cut, Drop, Fail, Throttle, Verdict
+from pyclient.testing.fake.control import Bytes, Cut, Drop, Fail, Silence, Throttle, Verdict
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
@@ -211,6 +213,8 @@ def test_an_idle_consumer_takes_no_turns(cluster: FakeCluster, readers: list[int
             eventually(lambda: len(seen) > fetches + 10, LIMIT_S)
             return consumer._core.driver.turns == turns
 
+        assert consumer._portal.lending is not None
+        consumer._portal.lending.ring()  # a thread that was asked to give the loop back may have done so already
         eventually(fetches_without_turns, LIMIT_S)
         cluster.produce("t", b"x")
         assert values(consumer) == [b"x"]
@@ -246,6 +250,72 @@ def test_whatever_a_response_is_the_next_records_come(cluster: FakeCluster, cons
     cluster.produce("t", b"4")
     assert values(consumer) == [b"4"]
     trip(cluster, consumer, b"5")
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster, readers: list[int], request: pytest.FixtureRequest) -> Iterator[Consumer]:
+    """Its fetch may be held for minutes, and the parameter is how many seconds later a silent broker is noticed."""
+    monkeypatch.setattr(silence, "LONGEST_PATIENCE", getattr(request, "param", 200.0))
+    with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", fetch_max_wait_ms=200_000, reconnect_backoff_ms=1) as made:
+        made.assign([TopicPartition("t", 0)])
+        cluster.produce("t", b"first")
+        assert values(made) == [b"first"]
+        eventually(lambda: (made._core.driver._timer_at or 0) > made._core.clock() + 100, LIMIT_S)
+        yield made
+
+
+@pytest.mark.parametrize("garbage", [b"\0\0\0\x11\x7f\0\0\1" + bytes(13), b"\x7f\xff\xff\xff" + bytes(20), b"\xff\xff\xff\xff", bytes(4)], ids=repr)
+def test_a_connection_that_brings_garbage_is_replaced_at_once(cluster: FakeCluster, patient: Consumer, garbage: bytes) -> None:
+    third = threading.Event()
+
+    def answer(_request: object) -> Bytes:
+        third.wait(LIMIT_S)
+        with contextlib.suppress(AssertionError):
+            eventually(lambda: waits_in_place(patient), SOON_S)
+        return Bytes(garbage)
+
+    def next_values() -> list[bytes | None]:
+        """An error is raised if no records are buffered."""
+        with contextlib.suppress(ProtocolError):
+            return [record.value for record in patient.poll(LIMIT_S)]
+        return [record.value for record in patient.poll(LIMIT_S)]
+
+    with cluster.intercept(answer, "Fetch", times=1):
+        cluster.produce("t", b"third")
+        assert next_values() == [b"third"]
+        third.set()
+        thread = during_a_poll(patient, lambda: cluster.produce("t", b"fourth"))
+        assert next_values() == [b"fourth"]
+        thread.join()
+
+
+@pytest.mark.parametrize("repeats", ["repeated"], indirect=True)
+@pytest.mark.parametrize("patient", [0.1], indirect=True)
+@pytest.mark.parametrize("polls", [True, False])
+def test_a_broker_that_answers_nothing_after_a_long_fetch_is_soon_noticed(cluster: FakeCluster, patient: Consumer, polls: bool) -> None:
+    """It may hold the next fetch, beside which records wait for the user, for a short time only."""
+    assert polls or not patient.poll(0.01)
+    with cluster.intercept(Silence(), "Fetch"):
+        if polls:
+            trip(cluster, patient, b"third")
+        else:
+            cluster.produce("t", b"third")
+        eventually(lambda: not patient._core.connections.reachable, LIMIT_S)
+
+
+@pytest.mark.parametrize("repeats", ["repeated"], indirect=True)
+def test_nothing_is_written_once_the_session_of_the_login_is_over(cluster: FakeCluster, patient: Consumer) -> None:
+    connection = patient._core.connections.connection(1, Use.FETCH)
+    assert connection is not None
+
+    def end() -> None:
+        connection.session.ends_at = patient._core.clock()
+        cluster.produce("t", b"third")
+
+    thread = during_a_poll(patient, end)
+    assert values(patient) == [b"third"]
+    thread.join()
+    assert connection.in_flight == 0
 
 
 def test_a_large_response_is_returned_whole(cluster: FakeCluster, consumer: Consumer) -> None:
