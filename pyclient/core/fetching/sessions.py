@@ -104,6 +104,10 @@ class Session:
         """What was added or changed since the last request."""
         return tuple(self._added)
 
+    def keeps(self, tp: TopicPartition) -> bool:
+        """Whether the last request left this partition in the session, and the next one will."""
+        return tp in self.partitions and tp not in self._removed
+
     @property
     def reads(self) -> bool:
         """Whether a request now would read anything. While none does, removals wait: an empty session ends."""

@@ -73,13 +73,14 @@ class Sources:
         return session.again(changes)
 
     def names(self, tp: TopicPartition) -> bool:
-        """Whether the last request to a node left the partition in its session."""
+        """Whether the partition is in the session of a node, and stays in it."""
         node = self._nodes.get(tp)
-        return node is not None and tp in self._sessions[node].partitions
+        return node is not None and self._sessions[node].keeps(tp)
 
     def are_settled(self) -> bool:
-        """Whether each node has a request under way after which nothing changes."""
-        return all(session.is_settled and self._under_way.get(node) == {} for node, session in self._sessions.items())
+        """Whether each node that is read has a request under way after which nothing changes."""
+        return all(session.is_settled and self._under_way.get(node) == {} for node, session in self._sessions.items()
+                   if session.reads or node in self._under_way)
 
     def pending(self) -> list[TopicPartition]:
         """What the next requests add or change."""

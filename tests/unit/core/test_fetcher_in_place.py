@@ -128,6 +128,41 @@ def test_a_partition_that_is_drained_while_a_response_is_handled_is_named_again(
     assert offsets_of(fetching.fetches()) == {A1: 2}
 
 
+def session_of(node: int) -> int:
+    return SESSION + node
+
+
+def waits_at_two_nodes(fetching: Fetching) -> dict[int, Sent]:
+    """The sessions of A0 at node 1 and A2 at node 2 have begun, and the next fetch of each is under way."""
+    fetching.reads(A0, A2)
+    for sent, tp in zip(fetching.turn(), (A0, A2), strict=True):
+        gives(sent, {tp: b""}, session_id=session_of(sent.node))
+    return {sent.node: sent for sent in fetching.turn()}
+
+
+def test_a_node_of_which_nothing_is_read_any_more_does_not_count(fetching: Fetching) -> None:
+    sent = waits_at_two_nodes(fetching)
+    assert repeat(fetching, sent[1], A0, b"", session_of(1)) is None, "it came early"
+    fetching.fetcher.pause([A2])
+    assert repeat(fetching, sent[1], A0, batch(0), session_of(1)) is None, "the other fetch is under way"
+    gives(sent[2], {}, session_id=session_of(2))
+    assert not fetching.turn()
+    following = repeat(fetching, sent[1], A0, batch(0), session_of(1))
+    assert following is not None
+    fetching.fetcher.resume([A2])
+    assert repeat(fetching, following, A0, batch(1), session_of(1)) is None
+
+
+def test_the_only_partition_of_a_node_that_was_full_and_is_drained_is_left_to_a_turn(fetching: Fetching) -> None:
+    sent = waits_at_two_nodes(fetching)
+    for offset in (0, 1):
+        gives(sent[2], {A2: batch(offset)}, session_id=session_of(2))
+        sent.update({each.node: each for each in fetching.turn()})
+    assert fetching.offsets() == [0, 1]
+    assert repeat(fetching, sent[1], A0, batch(0), session_of(1)) is None
+    assert [offsets_of(each) for each in fetching.turn()] == [{A2: 2}]
+
+
 def test_what_was_served_stands_last_when_all_partitions_are_requested_again(fetching: Fetching) -> None:
     following = repeat(fetching, waits(fetching), A0, batch(0), SESSION)
     assert following is not None
