@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from benchmarks import _latencies, _transactions, consume, latency, produce, security, transactions
+from benchmarks import _latencies, _services, _transactions, consume, latency, produce, security, services, transactions
 from benchmarks._access import access
 from pyclient.testing import LocalCluster, Security
 
@@ -54,6 +54,14 @@ def test_every_client_commits_transactions_and_passes_records_through(kafka_clus
     assert all(0 < row["p50_ms"] <= row["p99_ms"] and row["per_s"] > 0 for row in found.values())
     passed = transactions.loops(kafka_cluster, 600, tuple(_transactions.LOOPS), 1, chance)
     assert passed.keys() == _transactions.LOOPS.keys()
+
+
+def test_every_client_serves(kafka_cluster: LocalCluster) -> None:
+    for case, clients in _services.CASES.items():
+        found = services.measured(kafka_cluster, case, 1, 0.3, random.Random(1))
+        assert found.keys() == clients.keys()
+        assert all(figure >= 0 for row in found.values() for figure in row.values())
+        assert [must for must in services.MUSTS if must.case == case and must.row({case: found})]
 
 
 @pytest.mark.kafka(security=Security())

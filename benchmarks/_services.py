@@ -1,0 +1,326 @@
+"""The measured clients as services use them: idle, with a few records a second, beside threads that compute.
+
+``python -m benchmarks._services`` reads jobs and prints figures, each as a line of JSON. Each client is opened, given
+time to settle, and measured for the job's seconds. All producers are idempotent with acks=all.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from benchmarks._consumers import new_group
+from benchmarks._process import Clock, serve
+
+SETTLE_S: Final = 2.0
+WAIT_S: Final = 10.0
+SIZE: Final = 100
+STEADY: Final = 1_000
+"""Records a second of a quiet service, one at a time."""
+BUSY: Final = 20_000
+"""Records a second beside threads that compute, in packets of one millisecond."""
+CROWD: Final = 200
+"""Consumers in one process."""
+
+
+class Job(NamedTuple):
+    """Who does what, where, and for how many seconds."""
+
+    measure: str
+    client: str
+    bootstrap: str
+    topic: str
+    seconds: float
+
+
+Figures: TypeAlias = dict[str, float]
+Measure: TypeAlias = Callable[[Job], Figures]
+
+
+def spent(seconds: float, act: Callable[[], object]) -> Figures:
+    """CPU in ms a second of this process while *act* is called again and again."""
+    settled = time.monotonic() + min(SETTLE_S, seconds)
+    while time.monotonic() < settled:
+        act()
+    clock = Clock()
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        act()
+    read = clock.read()
+    return {"cpu_ms": read["cpu"] / read["seconds"] * 1000}
+
+
+async def spent_async(seconds: float, act: Callable[[], Any]) -> Figures:
+    """As `spent`, on the loop."""
+    settled = time.monotonic() + min(SETTLE_S, seconds)
+    while time.monotonic() < settled:
+        await act()
+    clock = Clock()
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        await act()
+    read = clock.read()
+    return {"cpu_ms": read["cpu"] / read["seconds"] * 1000}
+
+
+def rest() -> None:
+    time.sleep(0.5)
+
+
+# --- producers -------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def our_producer(job: Job, **options: Any) -> Iterator[Any]:
+    from pyclient import Producer
+
+    with Producer(bootstrap_servers=job.bootstrap, **options) as producer:
+        producer.send(job.topic, b"first").result(WAIT_S)
+        yield producer
+
+
+@contextlib.contextmanager
+def confluent_producer(job: Job, **options: Any) -> Iterator[Any]:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": job.bootstrap, "enable.idempotence": True, **options})
+    producer.produce(job.topic, b"first")
+    producer.flush(WAIT_S)
+    yield producer
+    producer.flush(WAIT_S)
+
+
+def our_idle_producer(job: Job) -> Figures:
+    with our_producer(job):
+        return spent(job.seconds, rest)
+
+
+def confluent_idle_producer(job: Job) -> Figures:
+    with confluent_producer(job):
+        return spent(job.seconds, rest)
+
+
+def aiokafka_idle_producer(job: Job) -> Figures:
+    from aiokafka import AIOKafkaProducer
+
+    async def idle() -> Figures:
+        producer = AIOKafkaProducer(bootstrap_servers=job.bootstrap, enable_idempotence=True)
+        await producer.start()
+        try:
+            await producer.send_and_wait(job.topic, b"first")
+            return await spent_async(job.seconds, lambda: asyncio.sleep(0.5))
+        finally:
+            await producer.stop()
+
+    return asyncio.run(idle())
+
+
+def paced(per_s: int, at_once: int, send: Callable[[], object]) -> Callable[[], None]:
+    """A function that sends *at_once* records and waits for the time of the next ones."""
+    due = time.monotonic()
+
+    def act() -> None:
+        nonlocal due
+        for _ in range(at_once):
+            send()
+        due += at_once / per_s
+        time.sleep(max(0.0, due - time.monotonic()))
+
+    return act
+
+
+def our_steady(job: Job) -> Figures:
+    value = bytes(SIZE)
+    with our_producer(job, linger_ms=5) as producer:
+        return spent(job.seconds, paced(STEADY, 1, lambda: producer.send(job.topic, value)))
+
+
+def confluent_steady(job: Job) -> Figures:
+    """`poll(0)` behind each record, as its documentation asks for."""
+    value = bytes(SIZE)
+    with confluent_producer(job, **{"linger.ms": 5}) as producer:
+        def send() -> None:
+            producer.produce(job.topic, value)
+            producer.poll(0)
+
+        return spent(job.seconds, paced(STEADY, 1, send))
+
+
+# --- beside threads that compute -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def computing() -> Iterator[None]:
+    """A thread that holds the GIL for as long as the interpreter lets it: 5 ms at a time."""
+    ends = threading.Event()
+
+    def compute() -> None:
+        total = 0
+        while not ends.is_set():
+            for number in range(10_000):
+                total += number
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+def acknowledged(seconds: float, send: Callable[[Callable[[], None]], object], finish: Callable[[], object]) -> Figures:
+    """p50 and p99 in ms from *send* until the function that it is given is called."""
+    taken: list[float] = []
+
+    def one() -> None:
+        began = time.perf_counter()
+        send(lambda: taken.append(time.perf_counter() - began))
+
+    act, ends = paced(BUSY, BUSY // 1000, one), time.monotonic() + seconds
+    with computing():
+        while time.monotonic() < ends:
+            act()
+        sent = len(taken)
+    finish()
+    taken = sorted(taken[sent // 10:])
+    return {"p50_ms": taken[len(taken) // 2] * 1000, "p99_ms": taken[len(taken) * 99 // 100] * 1000}
+
+
+def our_busy(job: Job) -> Figures:
+    value = bytes(SIZE)
+    with our_producer(job) as producer:
+        def send(done: Callable[[], None]) -> None:
+            producer.send(job.topic, value, on_delivery=lambda delivery: done())
+
+        return acknowledged(job.seconds, send, producer.flush)
+
+
+def confluent_busy(job: Job) -> Figures:
+    """A thread of its own calls the callbacks, as services with other work have it."""
+    value, ends = bytes(SIZE), threading.Event()
+    with confluent_producer(job) as producer:
+        def poll() -> None:
+            while not ends.is_set():
+                producer.poll(0.1)
+
+        thread = threading.Thread(target=poll)
+        thread.start()
+
+        def send(done: Callable[[], None]) -> None:
+            producer.produce(job.topic, value, on_delivery=lambda error, message: done())
+
+        try:
+            return acknowledged(job.seconds, send, lambda: producer.flush(WAIT_S))
+        finally:
+            ends.set()
+            thread.join()
+
+
+# --- consumers -------------------------------------------------------------------------------------------------------
+
+
+def our_idle_consumer(job: Job) -> Figures:
+    from pyclient import Consumer
+
+    with Consumer(bootstrap_servers=job.bootstrap, group_id=new_group(), topics=[job.topic], auto_offset_reset="latest") as consumer:
+        return spent(job.seconds, lambda: consumer.poll(1.0))
+
+
+def confluent_idle_consumer(job: Job) -> Figures:
+    from confluent_kafka import Consumer
+
+    consumer = Consumer({"bootstrap.servers": job.bootstrap, "group.id": new_group(), "auto.offset.reset": "latest"})
+    consumer.subscribe([job.topic])
+    try:
+        return spent(job.seconds, lambda: consumer.poll(1.0))
+    finally:
+        consumer.close()
+
+
+def aiokafka_idle_consumer(job: Job) -> Figures:
+    from aiokafka import AIOKafkaConsumer
+
+    async def idle() -> Figures:
+        consumer = AIOKafkaConsumer(job.topic, bootstrap_servers=job.bootstrap, group_id=new_group(), auto_offset_reset="latest")
+        await consumer.start()
+        try:
+            return await spent_async(job.seconds, lambda: consumer.getmany(timeout_ms=1000))
+        finally:
+            await consumer.stop()
+
+    return asyncio.run(idle())
+
+
+async def crowd(job: Job, consumers: list[Any]) -> Figures:
+    """CPU of all of them, idle, and how much memory each has added."""
+    before = memory_mib()
+    async with contextlib.AsyncExitStack() as opened:
+        for consumer in consumers:
+            await opened.enter_async_context(consumer)
+        found = await spent_async(job.seconds, lambda: asyncio.sleep(0.5))
+        return {**found, "mib_each": (memory_mib() - before) / CROWD}
+
+
+def memory_mib() -> float:
+    """What this process has in memory now; getrusage would return the most that it, or who has started it, has had."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+
+def our_crowd(job: Job) -> Figures:
+    from pyclient import AsyncConsumer, TopicPartition
+
+    class Reading(AsyncConsumer[bytes, bytes]):
+        async def __aenter__(self) -> Any:
+            await super().__aenter__()
+            self.assign([TopicPartition(job.topic, 0)])
+            return self
+
+    async def run() -> Figures:
+        return await crowd(job, [Reading(bootstrap_servers=job.bootstrap, auto_offset_reset="latest") for _ in range(CROWD)])
+
+    return asyncio.run(run())
+
+
+def aiokafka_crowd(job: Job) -> Figures:
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+
+    class Reading:
+        def __init__(self) -> None:
+            self.consumer = AIOKafkaConsumer(bootstrap_servers=job.bootstrap, auto_offset_reset="latest")
+
+        async def __aenter__(self) -> None:
+            await self.consumer.start()
+            self.consumer.assign([TopicPartition(job.topic, 0)])
+
+        async def __aexit__(self, *_: object) -> None:
+            await self.consumer.stop()
+
+    async def run() -> Figures:
+        return await crowd(job, [Reading() for _ in range(CROWD)])
+
+    return asyncio.run(run())
+
+
+CASES: Final[Mapping[str, Mapping[str, Measure]]] = {
+    "an idle producer": {"pyclient": our_idle_producer, "confluent": confluent_idle_producer, "aiokafka": aiokafka_idle_producer},
+    "an idle consumer": {"pyclient": our_idle_consumer, "confluent": confluent_idle_consumer, "aiokafka": aiokafka_idle_consumer},
+    "1,000 records/s, linger 5": {"pyclient": our_steady, "confluent": confluent_steady},
+    "20,000 records/s beside a thread that computes": {"pyclient": our_busy, "confluent": confluent_busy},
+    "200 idle consumers": {"pyclient": our_crowd, "aiokafka": aiokafka_crowd},
+}
+"""What is measured, and by which client."""
+
+
+def measured(job: Job) -> Figures:
+    """The figures of one client in one case."""
+    return CASES[job.measure][job.client](job)
+
+
+if __name__ == "__main__":
+    serve(Job, dict.fromkeys(CASES, measured))
