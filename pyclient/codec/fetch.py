@@ -6,18 +6,16 @@ Without schemas, and only for the versions that name topics by id. Everything el
 """
 from __future__ import annotations
 
+import datetime
 import functools
 import struct
 from typing import Final, NamedTuple
 
 from pyclient.codec.apis import Api
+from pyclient.codec.messages import encode_request
 
 TOPIC_IDS_SINCE: Final = 13
-REPLICA_STATE_SINCE: Final = 15
-"""Followers name themselves in a tag from this version on; consumers do not name themselves."""
 NEWEST: Final = 17
-CONSUMER: Final = b"\xff\xff\xff\xff"
-"""The replica id of a request before `REPLICA_STATE_SINCE`."""
 ONE: Final = 2
 """The length of an array of one element: compact lengths count themselves."""
 NONE: Final = 1
@@ -29,6 +27,12 @@ FIELDS: Final = struct.Struct(">iiibii")
 NAMED: Final = struct.Struct(">B16sBiiqiqiBBB")
 """The topics, and those to forget."""
 NONE_NAMED: Final = b"\1\1"
+NO_RACK: Final = b"\1\0"
+"""With the tags behind it."""
+NOTHING: Final = {
+    "replica_id": -1, "max_wait": datetime.timedelta(0), "min_bytes": 0, "max_bytes": 0, "isolation_level": 0, "session_id": 0, "session_epoch": 0,
+    "topics": [], "forgotten_topics_data": []}
+"""A request's fields by the schema, but for the rack."""
 NO_REPLICA: Final = -1
 NO_ABORTED: Final = (0, 1)
 """A list of aborted transactions that is null, or empty."""
@@ -80,11 +84,13 @@ def encode_fetch(version: int, correlation_id: int, client_id: str | None, asked
 
 @functools.lru_cache(maxsize=64)
 def _frame(version: int, client_id: str | None, rack: str) -> tuple[bytes, bytes, bytes]:
-    """What is before the correlation id, between it and the first field, and behind the topics to forget."""
-    name = None if client_id is None else client_id.encode()
-    client = b"\xff\xff" if name is None else struct.pack(">h", len(name)) + name
-    replica = CONSUMER if version < REPLICA_STATE_SINCE else b""
-    return struct.pack(">hh", Api.FETCH, version), client + b"\0" + replica, _uvarint(len(rack.encode()) + 1) + rack.encode() + b"\0"
+    """What is before the correlation id, between it and the first field, and behind the topics to forget.
+
+    The schemas' encoder writes all of it.
+    """
+    whole, without_rack = (encode_request(Api.FETCH, version, 0, client_id, {**NOTHING, "rack_id": each}) for each in (rack, ""))
+    fields = len(without_rack) - len(NO_RACK) - len(NONE_NAMED) - FIELDS.size
+    return whole[:4], whole[8:fields], whole[fields + FIELDS.size + len(NONE_NAMED):]
 
 
 def usual_response(frame: bytes, correlation_id: int) -> OneResponse | EmptyResponse | None:
@@ -122,10 +128,3 @@ def _size(frame: bytes, at: int) -> tuple[int, int]:
             return size - 1, at
     return -1, at
 
-
-def _uvarint(number: int) -> bytes:
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])

@@ -24,8 +24,8 @@ from pyclient.client.core import ClientCore
 from pyclient.client.in_place import InPlace
 from pyclient.consumer.commit_order import Turn
 from pyclient.consumer.commits import Commits
-from pyclient.consumer.membership import membership
 from pyclient.consumer.fetch_in_place import FetchInPlace
+from pyclient.consumer.membership import membership
 from pyclient.consumer.opener import Opener
 from pyclient.net.lent_connection import LoopLender
 from pyclient.runtime.environment import ASSIGNOR_THREAD
@@ -37,8 +37,6 @@ LEAVE_TIMEOUT: Final = 5.0
 """Seconds to wait for the coordinator's answer to a LeaveGroup. Without one the member's session times out there."""
 SESSION_CLOSE_TIMEOUT: Final = 0.1
 """Seconds to wait for the responses to closing fetch sessions. The requests reach the brokers in any case."""
-
-
 ATTEMPTS: Final = 2
 """To wait in place of the loop, in one wait."""
 

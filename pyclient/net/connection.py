@@ -364,12 +364,10 @@ class Connection(asyncio.BufferedProtocol):
 
     # ---- beside this object's own ways, for a request that repeats the last one -------------------------------------
 
-    def answered_beside(self, size: int, now: float) -> InFlight:
-        """So many bytes in the scratch buffer answer the only request without throttling; returns that request."""
+    def answered_beside(self, size: int, now: float) -> None:
+        """So many bytes in the scratch buffer answer the only request without throttling."""
         self.reader.bytes_in += size
-        answered = self.requests.requests.popleft()
-        self._note_answer(answered, now, 0.0)
-        return answered
+        self._note_answer(self.requests.requests.popleft(), now, 0.0)
 
     def repeat(self, before: InFlight, data: bytes, timeout: float, done: Callable[[float, Reply | Unknown], bool | None], *, held: float) -> None:
         """Write a request like *before*, with the newest correlation id."""

@@ -273,7 +273,7 @@ class Fetcher:
 
         What `FetchResponses` and `poll` do where nothing has changed but one position.
         """
-        if response.session_id != self._sources.session(fetch.node).id or not all(map(self._sources.names, self._buffer.drained())):
+        if response.session_id != self._sources.session(fetch.node).id or not all(map(self._sources.keeps, self._buffer.drained())):
             return None  # else a turn would change a session
         if isinstance(response, EmptyResponse):
             return self._repeat_nothing(now, fetch)
@@ -302,7 +302,7 @@ class Fetcher:
             self._fetch_wait.drained(now)
         self._reserved -= fetch.reserved
         following = self._begin(fetch.node, self._sources.again(fetch.node, changes), room, now)
-        for tp in itertools.filterfalse(self._sources.names, drained):  # the user's thread took its data since `repeat` began
+        for tp in itertools.filterfalse(self._sources.keeps, drained):  # the user's thread took its data since `repeat` began
             self._placement.place(tp)
         return NextFetch(following, room, self._preferred.rack(now), self._limits, asked)
 

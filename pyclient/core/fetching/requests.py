@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from pyclient.codec.apis import VersionRange
-from pyclient.codec.fetch import OnePartition, encode_fetch
+from pyclient.codec.fetch import TOPIC_IDS_SINCE, OnePartition, encode_fetch
 from pyclient.core.fetching.limits import FetchLimits
 from pyclient.core.fetching.lookups import CONSUMER_ID
 from pyclient.core.fetching.sessions import SessionRequest, PartitionRequest
@@ -17,7 +17,6 @@ from pyclient.records import TopicPartition
 
 MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 SESSIONS_SINCE: Final = 7
-TOPIC_IDS_SINCE: Final = 13
 BY_NAME: Final = VersionRange(0, TOPIC_IDS_SINCE - 1)
 
 

@@ -72,7 +72,7 @@ class Sources:
         session = self._sessions[node] = self._sessions.pop(node)
         return session.again(changes)
 
-    def names(self, tp: TopicPartition) -> bool:
+    def keeps(self, tp: TopicPartition) -> bool:
         """Whether the partition is in the session of a node, and stays in it."""
         node = self._nodes.get(tp)
         return node is not None and self._sessions[node].keeps(tp)
