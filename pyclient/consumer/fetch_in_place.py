@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyclient.client.in_place import PATIENCE
 from pyclient.codec.fetch import knows, usual_response
 from pyclient.core.fetching.requests import Fetch
-from pyclient.core.manager import Use
+from pyclient.core.manager import NotSent, Use
 from pyclient.errors import KafkaError
 from pyclient.net.connection import Connection
 from pyclient.net.lent_connection import LONGEST_WAIT, LoopLender
@@ -112,7 +112,11 @@ class FetchInPlace:
             return False
         connection.answered_beside(size, now)
         self._core.connections.repeats(awaited.fetch.node)
-        data = following.encoded(before.version, connection.requests.next_id(), connection.client_id)
+        try:
+            data = following.encoded(before.version, connection.requests.next_id(), connection.client_id)
+        except Exception as error:  # a defect; the fetch that has begun needs an outcome
+            following.fetch.done(now, NotSent(KafkaError(f"a fetch could not be encoded: {error!r}")))
+            raise
         connection.repeat(before, data, following.timeout, following.fetch.done, held=following.fetch.wait)
         if following.fetch.wait < awaited.fetch.wait:  # so its silence is to be looked for sooner
             self._core.connections.look_by(connection.next_deadline())
