@@ -163,9 +163,13 @@ class TokenIssuer:
 
 
 def unsecured_token(user: str, lifetime_s: float = LIFETIME_S, **claims: object) -> str:
-    """A token for *user* with the algorithm ``none``, as Kafka's unsecured validator takes it."""
+    """A token for *user* with the algorithm ``none``, as Kafka's unsecured validator takes it.
+
+    ``iat`` is a whole second: a broker's clock has whole milliseconds, and a token of this very millisecond with a
+    fraction of it would be from the future.
+    """
     now = time.time()
-    return f"{_part({'alg': 'none'})}.{_part({'sub': user, 'iat': now, 'exp': now + lifetime_s, **claims})}."
+    return f"{_part({'alg': 'none'})}.{_part({'sub': user, 'iat': int(now), 'exp': now + lifetime_s, **claims})}."
 
 
 class _Server(ThreadingHTTPServer):
