@@ -115,7 +115,7 @@ class Sender:
         self._seal = seal
         self._ids = ids
         self._transactions = transactions
-        self._outside: dict[PartitionQueue, None] = {}  # their partitions are not yet part of the transaction
+        self._outside: dict[PartitionQueue, None] = {}  # not yet part of the transaction, or behind a gap in it
         self._admitted = 0
         self._seal_failures = 0
         if ids is not None:
@@ -322,7 +322,11 @@ class Sender:
         elsewhere.
         """
         sequence = self._sequence(queue)
-        if self._queues.is_paused(queue) or not sequence.has_room(self._queues.leader(queue, node)):
+        if self._queues.is_paused(queue):
+            return None
+        if not sequence.has_room(self._queues.leader(queue, node)):
+            if not sequence.in_flight and self._accumulator.still_ready(queue):
+                self._outside[queue] = None  # behind a gap no answer brings it back, only the end of the transaction
             return None
         while True:
             batch = self._accumulator.head(queue)

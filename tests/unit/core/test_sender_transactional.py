@@ -18,7 +18,7 @@ from tests.unit.core.test_sender import DELIVERY_TIMEOUT, Producing, body, parti
 from tests.unit.core.transacting import ID, added
 from tests.unit.core.world import DOUBLING, Sent
 
-TOO_LARGE, OUT_OF_ORDER, NOT_LEADER = 10, 45, 6
+TOO_LARGE, OUT_OF_ORDER, NOT_LEADER, CONCURRENT_TRANSACTIONS = 10, 45, 6, 51
 PROTOCOLS = pytest.mark.parametrize("level", [1, 2], ids=["V1", "V2"])
 
 
@@ -235,6 +235,24 @@ def test_a_batch_behind_a_gap_fails_with_the_abort_and_the_next_transaction_begi
     world.begin()
     world.batch()
     assert stamps(world.first()) == [(ID, 1, 0, True)]
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("behind", [0, 1, 2], ids=["alone", "one behind it", "two behind it"])
+def test_a_partition_whose_batch_expired_between_two_attempts_sends_again_in_the_next_transaction(level: int, behind: int) -> None:
+    world = Transactional(level)
+    world.batch()
+    refused = world.first()
+    waiting = [world.batch() for _ in range(behind)]
+    assert world.turn() == []
+    produced(refused, {0: CONCURRENT_TRANSACTIONS})  # surely not stored: its sequence is a gap once it has expired
+    assert world.after(DELIVERY_TIMEOUT + 1) == []
+    assert world.transactions.state is TransactionState.ABORTABLE_ERROR
+    world.abort()
+    assert all(each.exception(0) is not None for each in waiting)
+    world.begin()
+    world.batch()
+    assert stamps(world.first()) == [(ID, world.epoch, 0, True)]
 
 
 def test_P20_the_halves_of_a_batch_take_its_sequences() -> None:
