@@ -78,11 +78,12 @@ class Watched:
         return bool(ready) and all(renewals[label] >= times * count for label, count in ready.items())
 
     def is_over(self, connection: Connection) -> bool:
-        """Whether its session may have ended. Then the broker may close it. Real time does not show who was late,
-        client or broker; virtual time does: tests/simulation/test_logins.py.
+        """Whether its session may have ended, or never began: a starved broker refuses a token that was good when it
+        left. Then the broker may close it. Real time does not show who was late, client or broker; virtual time does:
+        tests/simulation/test_logins.py.
         """
         end = self.ends_at.get(connection)
-        return end is not None and connection._clock() >= end
+        return end is None or connection._clock() >= end
 
 
 @pytest.fixture
