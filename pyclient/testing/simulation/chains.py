@@ -66,8 +66,10 @@ STALL_S: Final = (6.5, 13.0)
 """Longer than a session, shorter than a transaction."""
 PATIENCE_MS: Final = (10_000, 1000, 400)
 """max_block_ms: calls of impatient workers run out of time, and go on."""
-PATIENT_MS: Final = 1000
-"""Others abort in calm too: a coordinator that moved before is found only then, and may load for 0.3 s."""
+PATIENT_MS: Final = 10_000
+"""Others abort in calm too: a coordinator that moved before is found only then and may load for 0.3 s, and a connection
+that was asked for while the worker was cut off comes up to sixteen seconds later.
+"""
 LINGER_MS: Final = (0, 5, 60)
 """An aborted transaction has records that have not left."""
 REFUSED: Final = 0.03

@@ -28,6 +28,8 @@ SPLIT: Final = 0.1
 """How often what was written arrives in pieces."""
 SLOW_S: Final = 0.05
 """Longer delays count as unusual (`Link.late_until`)."""
+SYN_AGAIN_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
+"""How long TCP waits before it asks again for a connection: who was cut off gets one when that is over."""
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -410,6 +412,10 @@ class ClientNetwork:
         network = self._network
         network.connects += 1
         await asyncio.sleep(2 * network.latency.draw(network.random))
+        for seconds in SYN_AGAIN_S:
+            if self._client not in network.cut_off:
+                break
+            await asyncio.sleep(seconds)
         address = (str(endpoint.address[0]), int(endpoint.address[1]))
         broker = network.addresses.get(address)
         if broker in network.unreachable or broker is None or self._client in network.cut_off:

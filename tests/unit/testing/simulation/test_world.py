@@ -200,3 +200,19 @@ def test_a_fenced_broker_accepts_connections_until_it_is_back_or_killed() -> Non
     assert (kafka.alive, broker.fenced) == ([1, 2, 3], False)
     kafka.kill(2)
     assert not world.front.listens(broker)
+
+
+def test_a_connection_that_was_asked_for_while_a_client_was_cut_off_comes_when_TCP_asks_again() -> None:
+    with World(6) as world:
+        world.cluster.create_topic("orders")
+        world.network.cut_off.add("writer")
+        world.loop.call_at(5.0, world.network.cut_off.discard, "writer")
+
+        async def write() -> None:
+            with world.inside("writer"):
+                producer = AsyncProducer(bootstrap_servers="broker-1:9092")
+            async with producer:
+                await (await producer.send("orders", b"x"))
+
+        world.run(write())
+        assert 5.0 < world.loop.time() < 10.0, "its set-up timeout ends no attempt before"
