@@ -32,6 +32,7 @@ cdef class Accumulator:
                                 object waiter, object on_delivery)
 
     cdef PartitionQueue lone_queue(self)
+    cdef double wake_by_timer(self) except -2
     cdef Batch start_lone(self, PartitionQueue queue, Py_ssize_t most)
     cdef object settle_lone(self, Batch batch, long long base_offset, long long append_time)
 

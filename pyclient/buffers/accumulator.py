@@ -315,6 +315,15 @@ class Accumulator:
             return None if batch is None else batch.queue
 
     @cython.cfunc
+    @cython.exceptval(-2, check=False)
+    def wake_by_timer(self) -> cython.double:
+        """When the oldest linger ends: the caller sets a timer for it, and no later end calls ``on_ready``. Infinite if
+        none does, -1 if something may leave already.
+        """
+        with self._lock:
+            return self._ready.wake_by_timer()
+
+    @cython.cfunc
     def start_lone(self, queue: PartitionQueue, most: cython.Py_ssize_t) -> Batch:
         """Start the batch of `lone_queue` without compression; it is not stamped yet.
 

@@ -176,7 +176,7 @@ class PendingBatches:
     def start_open(self, batch: Batch) -> object:
         """`ReadyQueues.only_open` goes to the network as it is: closed, sealed without compression, started."""
         self.detach(batch.queue)
-        self._ready.changed = False
+        self._ready.only_left()
         batch.payload = memoryview(batch._buffer)[:batch._at]
         batch._codec, batch._crc = NO_COMPRESSION, crc32c(batch.payload)
         batch._state = IN_FLIGHT

@@ -22,6 +22,8 @@ cdef class ReadyQueues:
     cdef Batch only_open(self)
     cdef bint refresh(self, PartitionQueue queue) except -1
     cdef object next_linger(self)
+    cdef double wake_by_timer(self) except -2
+    cdef object only_left(self)
     cdef object wakes_at(self, double at)
 
     # Private.

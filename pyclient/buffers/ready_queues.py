@@ -118,6 +118,25 @@ class ReadyQueues:
         return self._wake_at
 
     @cython.cfunc
+    @cython.exceptval(-2, check=False)
+    def wake_by_timer(self) -> cython.double:
+        """When the oldest linger ends, for which the caller sets a timer; infinite if none does. -1 if something may
+        leave already.
+        """
+        if self._listed:
+            return -1
+        self.changed, self._wake_at = False, INFINITY
+        if self._lingering:
+            batch: Batch = next(iter(self._lingering))
+            self._wake_at = batch.created + self._linger
+        return self._wake_at
+
+    @cython.cfunc
+    def only_left(self) -> object:
+        """The batch of `only_open` leaves: the loop has nothing to look for."""
+        self.changed, self._wake_at = False, INFINITY
+
+    @cython.cfunc
     def wakes_at(self, at: cython.double) -> object:
         """The loop looks then, perhaps before the oldest linger ends."""
         self._wake_at = at

@@ -89,7 +89,7 @@ class Driver:
         """As `wake_from_anywhere`, but only because of new records: the turn may send a lone one, and end."""
         if self._scheduled or self._loop is None:
             return
-        if self.take_turn_here is None or not self.take_turn_here(self._send_now):
+        if self.take_turn_here is None or not self.take_turn_here(self.send_now):
             self._schedule()
 
     def _schedule(self) -> None:
@@ -163,7 +163,7 @@ class Driver:
             elif not_before is not None and self._connections is not None and not self._closed:
                 self._sleep(self._connections, not_before)
 
-    def _send_now(self) -> None:
+    def send_now(self) -> None:
         """In place of a turn: send a lone record; if there is more to do, the loop's turn comes soon.
 
         The caller is alone with the client, but perhaps not on the loop's thread.

@@ -71,13 +71,19 @@ cdef class LoneExchange:
 @cython.final
 cdef class LentExchange(LoneExchange):
     cdef object _selector
+    cdef object _unknown
     cdef object _acquire
     cdef object _give_back
     cdef int _bell
     cdef int _epoll
+    cdef bint _lingers
+    cdef int _timer                    # readable when a linger ends
 
     # Private.
+    cdef bint _handles(self, int descriptor) except -1
     cdef bint _send(self) except -1
+    cdef bint _set_timer(self) except -1
+    cdef bint _end_linger(self) except -1
     cdef object _take_what_came(self)
     cdef int _read(self, Lane lane, Batch batch, double seconds) except -1
 

@@ -21,12 +21,16 @@ from cython.cimports.pyclient.buffers.delivery import BatchResult
 from cython.cimports.pyclient.buffers.queues import PartitionQueue
 from cython.cimports.pyclient.codec.encode import put_int32
 from cython.cimports.pyclient.codec.varints import put_uvarint, uvarint_size
-from cython.cimports.pyclient.net.sockets import await_bytes, hush, peek, send_pieces, take, watch
+from cython.cimports.pyclient.net.sockets import await_bytes, hush, peek, send_pieces, take
+from cython.cimports.pyclient.runtime.epoll import set_time, watch
+
+import logging
 
 from pyclient.codec.produce import LATEST
 from pyclient.core.sending.produce_outcome import PAST_OFFSETS
 from pyclient.core.sending.sequencing import SEQUENCES
 
+_log = logging.getLogger(__name__)
 LARGEST = cython.declare(cython.Py_ssize_t, 1 << 16)  # bytes of records: checksummed and written without letting other threads in
 ROOM = cython.declare(cython.Py_ssize_t, 512)  # a usual answer is 53 to 300 bytes long, by the topic's name
 END_OF_OFFSETS = cython.declare(cython.longlong, PAST_OFFSETS)
@@ -249,20 +253,33 @@ class LoneExchange:
 class LentExchange(LoneExchange):
     """Of a sync producer: the thread that sends acts, with the lock of the loop, while that sleeps."""
 
-    def __init__(self, accumulator: Accumulator, selector, clock, metrics, *, otherwise, hand_over):
+    def __init__(self, accumulator: Accumulator, selector, clock, metrics, *, lingers, otherwise, hand_over, unknown):
         LoneExchange.__init__(self, accumulator, clock, metrics, otherwise=otherwise, hand_over=hand_over)
-        self._selector = selector
+        self._selector, self._unknown = selector, unknown
+        self._lingers, self._timer = lingers, selector.timer
         self._acquire, self._give_back = selector.acquire, selector.give_back
         self._bell = selector.bell
         self._epoll = selector.descriptor
 
     def on_readable(self, descriptor: int) -> bool:
-        """On the loop's thread, which would wake for *descriptor*: take the answer to the request in flight.
-
-        Returns whether it is taken: not if it is an unusual one.
+        """On the loop's thread, which would wake for *descriptor*: take the answer to the request in flight, or send
+        the batch whose linger has ended. *unknown* gets any other. Returns whether the loop may sleep on.
         """
+        try:
+            return self._handles(descriptor) or self._unknown(descriptor)
+        except Exception:  # noqa: BLE001 the loop must go on
+            _log.exception("a defect in the client: a lone batch could not be handled in place; the loop goes on")
+            return False
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _handles(self, descriptor: cython.int) -> cython.bint:
         lane: Lane = self._lane
-        if self._batch is None or self._closed or self._rest is not None or lane._descriptor != descriptor or not lane.take_answer():
+        if self._closed:
+            return False
+        if descriptor == self._timer:
+            return self._end_linger()
+        if self._batch is None or self._rest is not None or lane._descriptor != descriptor or not lane.take_answer():
             return False
         self._settle()
         return True
@@ -270,8 +287,10 @@ class LentExchange(LoneExchange):
     # ---- any thread -------------------------------------------------------------------------------------------------
 
     def on_ready(self):
-        """A batch may leave: send it here if it is a lone one with a lane."""
-        if self._closed or not self._lanes or not self._send():
+        """A batch may leave, now or when its linger ends: send it here if it is a lone one with a lane, or set the
+        timer.
+        """
+        if self._closed or not (self._set_timer() if self._lingers else len(self._lanes) > 0 and self._send()):
             self._otherwise()
 
     def wait(self, result: BatchResult, seconds: object) -> bool:
@@ -301,6 +320,26 @@ class LentExchange(LoneExchange):
             return queue is not None and self._send_on(self._lanes.get(queue), queue)
         finally:
             self._give_back()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _set_timer(self) -> cython.bint:
+        """The timer wakes the loop's thread when the oldest linger ends; False if that is not all to be done."""
+        at: cython.double
+        if not self._acquire(False):
+            return False
+        try:
+            at = -1 if self._selector.wanted else self._accumulator.wake_by_timer()
+            return at >= 0 and set_time(self._timer, at)
+        finally:
+            self._give_back()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _end_linger(self) -> cython.bint:
+        """Send the batch whose linger has ended; False if it has no lane now, or if more is to be done."""
+        queue: PartitionQueue = None if self._batch is not None else self._accumulator.lone_queue()
+        return queue is not None and self._send_on(self._lanes.get(queue), queue) and set_time(self._timer, INFINITY)
 
     @cython.cfunc
     def _take_what_came(self) -> object:

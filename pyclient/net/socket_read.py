@@ -8,7 +8,8 @@ sockets and memory only.
 import cython
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
-from cython.cimports.pyclient.net.sockets import MOST_AWAITED, await_any, receive, receive_frame, watch
+from cython.cimports.pyclient.net.sockets import MOST_AWAITED, await_any, receive, receive_frame
+from cython.cimports.pyclient.runtime.epoll import watch
 
 LIMIT_MS = cython.declare(cython.int, 5)  # the loop has other connections
 REST_MS = cython.declare(cython.int, 20)  # brokers write the records of a response behind what is before them

@@ -47,7 +47,6 @@ cdef extern from *:
     #ifdef __linux__
     #include <errno.h>
     #include <string.h>
-    #include <sys/epoll.h>
     #include <sys/uio.h>
     #include <unistd.h>
 
@@ -122,16 +121,6 @@ cdef extern from *:
         if (read(bell, &rings, sizeof rings) < 0)
             return;
     }
-
-    /* Let *epoll* report bytes on *fd*, or not; 0 if it does not know *fd*. */
-    static int pyclient_watch(int epoll, int fd, int on)
-    {
-        struct epoll_event event;
-        memset(&event, 0, sizeof event);
-        event.events = on ? EPOLLIN : 0;
-        event.data.fd = fd;
-        return epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event) == 0;
-    }
     #else /* no loop is lent */
     static Py_ssize_t pyclient_send(int fd, char *before, Py_ssize_t before_size, char *records, Py_ssize_t records_size,
                                     char *after, Py_ssize_t after_size) { return 0; }
@@ -141,7 +130,6 @@ cdef extern from *:
     static Py_ssize_t pyclient_peek(int fd, char *at, Py_ssize_t room) { return -1; }
     static int pyclient_take(int fd, char *at, Py_ssize_t size) { return 0; }
     static void pyclient_hush(int bell) {}
-    static int pyclient_watch(int epoll, int fd, int on) { return 0; }
     #endif
     """
     Py_ssize_t send_pieces "pyclient_send"(int fd, char* before, Py_ssize_t before_size, char* records, Py_ssize_t records_size,
@@ -153,4 +141,3 @@ cdef extern from *:
     Py_ssize_t peek "pyclient_peek"(int fd, char* at, Py_ssize_t room) noexcept nogil
     bint take "pyclient_take"(int fd, char* at, Py_ssize_t size) noexcept nogil
     void hush "pyclient_hush"(int bell) noexcept nogil
-    bint watch "pyclient_watch"(int epoll, int fd, bint on) noexcept nogil

@@ -5,6 +5,7 @@ Knows the Accumulator and the Sender; a facade's thread or task appends the reco
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections import deque
@@ -131,10 +132,10 @@ class ProducerCore(ClientCore):
     async def start(self) -> None:
         """Bind to the running loop; ready batches wake it from now on."""
         await super().start()
-        if self.may_lend:
+        if self.may_lend and not self._lingers:
             self.driver.take_turn_here = self._run_on_the_loop
         self.accumulator.on_ready = self.driver.wake_for_records
-        if self.config.linger_ms:
+        if self._lingers:
             self.driver.on_sleep = self.accumulator.wakes_at
 
     def _run_on_the_loop(self, work: Callable[[], None]) -> bool:
@@ -148,13 +149,18 @@ class ProducerCore(ClientCore):
 
     def lend_to_tasks(self) -> None:
         """Let tasks on the running loop repeat the exchanges of lone records, between two turns."""
-        if self.may_lend and self.loop is not None and self.clock is time.monotonic:
+        if self.may_lend and not self._lingers and self.loop is not None and self.clock is time.monotonic:
             self._lanes = LoopLanes(self, self.loop, self._batch_metrics)
 
     @property
     def may_lend(self) -> bool:
-        """Whether lone records leave where they are sent, on connections whose sockets the client uses itself."""
-        return self.sender.sends_at_once and self.connections.uses_sockets and self.transactions is None
+        """Whether lone batches may leave without a turn: from the thread that sends, or after their linger."""
+        return self.config.acks != 0 and self.connections.uses_sockets and self.transactions is None
+
+    @property
+    def _lingers(self) -> bool:
+        """Whether a record waits for others."""
+        return self.config.linger_ms > 0
 
     @property
     def lends(self) -> bool:
@@ -170,10 +176,11 @@ class ProducerCore(ClientCore):
             self.transaction_calls.in_place = InPlace(portal.loop, lender, self.driver, self.connections)
         if self.may_lend:
             self.driver.on_lone = lender.sent_on
-            self.driver.take_turn_here = lender.run
-            observer.wait_in_place = lender.wait
+            if not self._lingers:
+                self.driver.take_turn_here = lender.run
+                observer.wait_in_place = lender.wait
             if self.clock is time.monotonic:  # one in Python could be interrupted by a signal
-                self._lanes = LentLanes(self, lender, portal.lending, self._batch_metrics)
+                self._lanes = portal.run(functools.partial(LentLanes, self, lender, portal.lending, self._batch_metrics, lingers=self._lingers))
 
     def on_cluster(self, cluster: Cluster) -> None:
         """Publish the topics' partitions to the threads and tasks that send."""

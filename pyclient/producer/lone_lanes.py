@@ -22,6 +22,7 @@ from pyclient.net.connection import Connection
 from pyclient.net.lent_connection import LoopLender
 from pyclient.net.lone_exchange import Lane, LentExchange, LoneExchange, LoopExchange
 from pyclient.producer.metrics import BatchMetrics
+from pyclient.runtime.epoll_sleep import stop_timer
 from pyclient.runtime.loop_lending import LendingSelector
 from pyclient.runtime.loop_thread import runs_here
 
@@ -111,16 +112,20 @@ class LentLanes(LoneLanes):
 
     exchange: LentExchange
 
-    def __init__(self, core: ProducerCore, lender: LoopLender, selector: LendingSelector, metrics: BatchMetrics) -> None:
+    def __init__(self, core: ProducerCore, lender: LoopLender, selector: LendingSelector, metrics: BatchMetrics, *, lingers: bool) -> None:
+        """On the loop. With *lingers* the loop's thread sends, when a linger ends."""
         super().__init__(core, metrics)
         self._lender = lender
         self._selector = selector
-        self.exchange = LentExchange(core.accumulator, selector, core.clock, core.metrics, otherwise=core.driver.wake_for_records, hand_over=self._hand_over)
+        if lingers:
+            asyncio.get_running_loop().add_reader(selector.open_timer(), self._on_linger)
+        self.exchange = LentExchange(core.accumulator, selector, core.clock, core.metrics, lingers=lingers,
+                                     otherwise=core.driver.wake_for_records, hand_over=self._hand_over, unknown=self._readable)
         core.accumulator.on_ready = self.exchange.on_ready
         core.driver.on_lone = self._sent_on
         selector.on_woken = self.end
         selector.on_borrowed = self.exchange.on_taken
-        selector.on_readable = self._readable
+        selector.on_readable = self.exchange.on_readable
         lender.wait_on_lane = self.exchange.wait
         lender.on_read = self.answered
 
@@ -132,13 +137,20 @@ class LentLanes(LoneLanes):
         self._forget_last()
         self._lender.sent_on(connection)
 
+    def _on_linger(self) -> None:
+        """A linger has ended while the loop was awake."""
+        stop_timer(self._selector.timer)
+        self._core.driver.wake_for_records()
+
     def _readable(self, descriptor: int) -> bool:
-        """The loop would wake for an answer: it sleeps on, and lanes stay, if that is the answer to a lone record."""
-        try:
-            return self.exchange.on_readable(descriptor) if self.exchange.in_flight else self._lender.read_here(descriptor)
-        except Exception:  # noqa: BLE001 the loop must go on
-            _log.exception("a defect in the client: the answer to a lone record could not be handled in place; the loop goes on")
+        """No lane knows what is readable: the loop sleeps on if a lone batch is answered, or leaves."""
+        if self.exchange.in_flight:
             return False
+        if descriptor != self._selector.timer:
+            return self._lender.read_here(descriptor)
+        stop_timer(descriptor)
+        self._core.driver.send_now()  # schedules a turn if there is more to do
+        return True
 
 
 class LoopLanes(LoneLanes):

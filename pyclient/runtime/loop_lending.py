@@ -14,10 +14,11 @@ import selectors
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, TypeVarTuple
+
+from pyclient.runtime.epoll_sleep import EpollSleep, new_timer
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
@@ -43,45 +44,29 @@ if sys.platform == "linux":
             self.on_borrowed: Callable[[], object] = _ignore
             """Called by `borrow`."""
             self.on_readable: Callable[[int], bool] = _wakes
-            """Called by the loop's thread with the only descriptor that it would wake for; whether it may sleep on."""
+            """Called by the loop's thread with a descriptor that it would wake for; whether it may sleep on."""
             self._epoll = select.epoll.fromfd(os.dup(self.fileno()))
             self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             """Readable when the loop, or a signal, wants the lock back from a thread that waits."""
             self._bell_lock = threading.RLock()  # the number may be another file's once closed; reentrant for signal handlers
             self.patience = 0.0
             """Seconds for which the loop waits for the lock before it wants it back."""
+            self._sleep = EpollSleep(self.fileno(), self, self.acquire, self.give_back).sleep
+            self.timer = -1
+            """Of `open_timer`."""
             self.scheduled = False
             """Set with each callback of the loop: it has to be woken for those of a thread that acts in its place."""
 
         def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
             """As `selectors.BaseSelector.select`; lends the loop meanwhile."""
-            if timeout is not None and timeout <= 0:
-                return super().select(timeout)
-            until = None if timeout is None else time.monotonic() + timeout
-            while True:
-                events = self._lend(timeout)
-                if len(events) != 1 or events[0][1] != selectors.EVENT_READ or not self._handled(events[0][0].fd):
-                    break
-                events = []
-                timeout = None if until is None else until - time.monotonic()
-                if self.scheduled or (timeout is not None and timeout <= 0):
-                    break
-            self.on_woken()
-            return events
+            if timeout is None or timeout > 0:
+                self._sleep(timeout)
+                self.on_woken()
+            return super().select(0)
 
-        def _lend(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
-            self._lock.release()
-            try:
-                return super().select(timeout)
-            finally:
-                self._take_back()
-
-        def _handled(self, descriptor: int) -> bool:
-            self.scheduled = False
-            return self.on_readable(descriptor)
-
-        def _take_back(self) -> None:
-            if not self._lock.acquire(blocking=False) and not (self.patience and self._lock.acquire(timeout=self.patience)):
+        def take_back(self) -> None:
+            """As the loop's thread, which wakes: get the lock from the thread that has it."""
+            if not (self.patience and self._lock.acquire(timeout=self.patience)):
                 self.wanted = True  # first: a thread that borrows again and again would leave no gap
                 self.ring()
                 self._lock.acquire()
@@ -121,6 +106,11 @@ if sys.platform == "linux":
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self.bell)
 
+        def open_timer(self) -> int:
+            """A descriptor that becomes readable at the time it is set to, by any thread that has the lock."""
+            self.timer = new_timer()
+            return self.timer
+
         def reads_only(self, sock: socket.socket) -> bool:
             """Whether the loop waits for nothing but bytes on *sock*."""
             key = self._fd_to_key.get(sock.fileno())  # type: ignore[attr-defined]
@@ -143,6 +133,9 @@ if sys.platform == "linux":
             with self._bell_lock:
                 bell, self.bell = self.bell, -1
                 os.close(bell)
+            if self.timer >= 0:
+                os.close(self.timer)
+                self.timer = -1
             self._epoll.close()
             super().close()
 

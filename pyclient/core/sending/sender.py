@@ -183,11 +183,6 @@ class Sender:
         self._in_flight += 1
         return self._produce_request(sequence.leader.node, [batch])
 
-    @property
-    def sends_at_once(self) -> bool:
-        """Whether a record need not wait for others: its request may be written where the record is sent."""
-        return not self._limits.linger and self._limits.acks != 0
-
     def next_deadline(self) -> float | None:
         """The next linger, end of a pause, expiry, or node to avoid."""
         oldest = self._accumulator.oldest()

@@ -116,9 +116,9 @@ def test_a_record_sent_by_an_async_producers_callback_is_sent_after_the_answer_i
     assert values(cluster) == [b"x"] * 21
 
 
-@pytest.mark.parametrize("options", [{"linger_ms": 1}, {"linger_ms": 0, "acks": 0, "enable_idempotence": False}])
-def test_a_producer_whose_records_wait_for_others_or_for_no_answer_lends_nothing(cluster: FakeCluster, options: dict[str, Any]) -> None:
-    with Producer(bootstrap_servers=cluster.bootstrap_servers, **options) as producer:
+@pytest.mark.parametrize("linger_ms", [0, 1])
+def test_a_producer_whose_records_wait_for_no_answer_lends_nothing(cluster: FakeCluster, linger_ms: int) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=linger_ms, acks=0, enable_idempotence=False) as producer:
         assert producer._portal.lending is None
         producer.send("t", b"x").result(20)
 

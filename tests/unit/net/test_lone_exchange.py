@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pyclient import Producer
 from pyclient.buffers.delivery import Delivery
@@ -75,8 +76,8 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def made(cluster: FakeCluster, **options: Any) -> Producer:
-    return Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0, retry_backoff_ms=1, reconnect_backoff_ms=1, **options)
+def made(cluster: FakeCluster, *, linger_ms: int = 0, **options: Any) -> Producer:
+    return Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=linger_ms, retry_backoff_ms=1, reconnect_backoff_ms=1, **options)
 
 
 def exchange_of(producer: Producer) -> LentExchange:
@@ -514,12 +515,12 @@ class Run:
                     self.send(partition).result(LIMIT_S)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
-@given(steps("thread"))
-def test_P21_every_record_is_stored_once_and_in_order_whatever_comes_between(steps: list[Step]) -> None:
+@settings(max_examples=16, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps("thread"), st.sampled_from([0, 2]))
+def test_P21_every_record_is_stored_once_and_in_order_whatever_comes_between(steps: list[Step], linger_ms: int) -> None:
     with FakeCluster() as cluster:
         cluster.create_topic("t", PARTITIONS)
-        with made(cluster) as producer:
+        with made(cluster, linger_ms=linger_ms) as producer:
             run = Run(cluster, producer)
             for what, partition in steps:
                 run.do("send", partition)

@@ -1,0 +1,13 @@
+# The compiled module's types; tests/test_tidy.py compares the names with the source.
+from collections.abc import Callable
+from typing import final
+
+from pyclient.runtime.loop_lending import LendingSelector
+
+@final
+class EpollSleep:
+    def __init__(self, epoll: int, selector: LendingSelector, acquire: Callable[[bool], bool], give_back: Callable[[], object]) -> None: ...
+    def sleep(self, timeout: float | None) -> None: ...
+
+def new_timer() -> int: ...
+def stop_timer(descriptor: int) -> None: ...
