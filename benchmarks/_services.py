@@ -18,6 +18,8 @@ from benchmarks._consumers import new_group
 from benchmarks._process import Clock, serve
 
 SETTLE_S: Final = 2.0
+JOIN_S: Final = 7.0
+"""A group's coordinator waits three seconds for further members; the next heartbeat is three seconds later."""
 WAIT_S: Final = 10.0
 SIZE: Final = 100
 STEADY: Final = 1_000
@@ -42,9 +44,9 @@ Figures: TypeAlias = dict[str, float]
 Measure: TypeAlias = Callable[[Job], Figures]
 
 
-def spent(seconds: float, act: Callable[[], object]) -> Figures:
+def spent(seconds: float, act: Callable[[], object], settle_s: float = SETTLE_S) -> Figures:
     """CPU in ms a second of this process while *act* is called again and again."""
-    settled = time.monotonic() + min(SETTLE_S, seconds)
+    settled = time.monotonic() + min(settle_s, seconds)
     while time.monotonic() < settled:
         act()
     clock = Clock()
@@ -55,9 +57,9 @@ def spent(seconds: float, act: Callable[[], object]) -> Figures:
     return {"cpu_ms": read["cpu"] / read["seconds"] * 1000}
 
 
-async def spent_async(seconds: float, act: Callable[[], Any]) -> Figures:
+async def spent_async(seconds: float, act: Callable[[], Any], settle_s: float = SETTLE_S) -> Figures:
     """As `spent`, on the loop."""
-    settled = time.monotonic() + min(SETTLE_S, seconds)
+    settled = time.monotonic() + min(settle_s, seconds)
     while time.monotonic() < settled:
         await act()
     clock = Clock()
@@ -229,7 +231,7 @@ def our_idle_consumer(job: Job) -> Figures:
     from pyclient import Consumer
 
     with Consumer(bootstrap_servers=job.bootstrap, group_id=new_group(), topics=[job.topic], auto_offset_reset="latest") as consumer:
-        return spent(job.seconds, lambda: consumer.poll(1.0))
+        return spent(job.seconds, lambda: consumer.poll(1.0), JOIN_S)
 
 
 def confluent_idle_consumer(job: Job) -> Figures:
@@ -238,7 +240,7 @@ def confluent_idle_consumer(job: Job) -> Figures:
     consumer = Consumer({"bootstrap.servers": job.bootstrap, "group.id": new_group(), "auto.offset.reset": "latest"})
     consumer.subscribe([job.topic])
     try:
-        return spent(job.seconds, lambda: consumer.poll(1.0))
+        return spent(job.seconds, lambda: consumer.poll(1.0), JOIN_S)
     finally:
         consumer.close()
 
@@ -250,7 +252,7 @@ def aiokafka_idle_consumer(job: Job) -> Figures:
         consumer = AIOKafkaConsumer(job.topic, bootstrap_servers=job.bootstrap, group_id=new_group(), auto_offset_reset="latest")
         await consumer.start()
         try:
-            return await spent_async(job.seconds, lambda: consumer.getmany(timeout_ms=1000))
+            return await spent_async(job.seconds, lambda: consumer.getmany(timeout_ms=1000), JOIN_S)
         finally:
             await consumer.stop()
 
