@@ -103,19 +103,32 @@ def _attack(options: argparse.Namespace) -> None:
     from pyclient.testing.hostile.attacks import ATTACKS
     from pyclient.testing.hostile.run import run
 
-    for name in ("pyclient", "asyncio"):
-        logging.getLogger(name).propagate = options.verbose
     broken = 0
     print(f"{'attack':50} {'requests':>8} {'s':>5} {'MiB':>4} {'lines':>5}")
     for attack in ATTACKS:
         if options.attack and not any(word in attack.name for word in options.attack):
             continue
-        cost = run(attack)
+        with contextlib.nullcontext() if options.verbose else _unlogged():
+            cost = run(attack)
         most = max(cost.requests.values(), default=0)
         print(f"{attack.name:50} {most:8} {cost.seconds:5.1f} {cost.memory_mib:4.0f} {len(cost.lines):5}", *cost.beyond(attack), sep="\n  ", flush=True)
         broken += bool(cost.beyond(attack))
     if broken:
         raise ValueError(f"{broken} attacks cost a client more than their bounds")
+
+
+@contextlib.contextmanager
+def _unlogged() -> Iterator[None]:
+    """What the clients log stays out of the table."""
+    loggers = [logging.getLogger(name) for name in ("pyclient", "asyncio")]
+    before = [logger.propagate for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.propagate = False
+        yield
+    finally:
+        for logger, propagate in zip(loggers, before, strict=True):
+            logger.propagate = propagate
 
 
 def _announce(what: str, bootstrap_servers: str) -> None:

@@ -1,6 +1,7 @@
 """Every row of the table of attacks, on each kind of client that it names, sync and async: no bound is broken."""
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import attrs
@@ -64,3 +65,4 @@ def test_the_command_runs_chosen_attacks_and_fails_when_a_bound_is_broken(capsys
     shown = capsys.readouterr()
     assert "admin-sync: " in shown.out
     assert "1 attacks cost a client more than their bounds" in shown.err
+    assert logging.getLogger("pyclient").propagate, "the command leaves logging as it was"
