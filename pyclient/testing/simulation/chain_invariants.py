@@ -27,7 +27,7 @@ class Books:
     calm_aborted: int = 0
     """Transactions that were aborted in calm, but for those that were given up on purpose."""
     slowest_repeat: float = 0.0
-    """Longest time from giving one up on purpose, in calm, to its repetition."""
+    """Longest time from when its worker last gave one up on purpose, in calm, to its repetition."""
     surprises: list[str] = attrs.field(factory=list)
     """Errors that no worker may get."""
     errors: list[str] = attrs.field(factory=list)

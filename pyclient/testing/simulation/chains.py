@@ -114,6 +114,7 @@ class Chain:
         self._transformed: dict[str, list[int]] = {}  # by the present transaction of each worker
         self._zombies: dict[str, asyncio.Future[None]] = {}
         self._given_up: dict[bytes, float] = {}  # inputs that ended a transaction in calm, and when
+        self._gave_up_at: dict[str, float] = {}  # when each worker did so last: other records may delay a repetition
         self._open = 0  # records that are being transformed, within a transaction
 
     def go(self) -> Outcome:
@@ -307,7 +308,7 @@ class Chain:
     async def _transform(self, name: str, record: Record) -> Output:
         """The input's number, to the partition that it chooses."""
         value = record.value or b""
-        self._note_repeated(value)
+        self._note_repeated(name, value)
         self._transformed[name].append(int(value))
         self._open += 1
         try:
@@ -315,19 +316,20 @@ class Chain:
             if self.world.loop.time() < FAULTS_END_S:
                 await self._disturb(name)
             elif self.world.loop.time() > CALM_S and self._random.random() < WAKING_IN_CALM:
-                self._give_up(value)
+                self._give_up(name, value)
         finally:
             self._open -= 1
         return Output("out", value, partition=int(value) % 2)
 
-    def _give_up(self, value: bytes) -> None:
-        self._given_up[value] = self.world.loop.time()
+    def _give_up(self, name: str, value: bytes) -> None:
+        self._given_up[value] = self._gave_up_at[name] = self.world.loop.time()
         self.books.calm_aborted -= 1
         raise WakeupError("on purpose")
 
-    def _note_repeated(self, value: bytes) -> None:
+    def _note_repeated(self, name: str, value: bytes) -> None:
         if value in self._given_up:
-            self.books.slowest_repeat = max(self.books.slowest_repeat, self.world.loop.time() - self._given_up.pop(value))
+            since = max(self._given_up.pop(value), self._gave_up_at.get(name, 0.0))
+            self.books.slowest_repeat = max(self.books.slowest_repeat, self.world.loop.time() - since)
 
     async def _disturb(self, name: str) -> None:
         """Within a transaction, which may have outputs already."""
