@@ -18,6 +18,15 @@ PARTITIONS = 3
 THREE = pytest.mark.kafka(brokers=3)
 
 
+@pytest.fixture(autouse=True)
+def without_other_topics(kafka_cluster: LocalCluster) -> None:
+    """Other tests of the cluster leave topics with one replica: a broker that was killed may not bring it back."""
+    with Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+        if left := admin.list_topics():
+            admin.delete_topics(left)
+        eventually(lambda: not admin.list_topics(), 60)
+
+
 class Load:
     """A producer that sends numbers until stopped and a consumer that reads them, each in its own thread."""
 
