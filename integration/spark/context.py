@@ -24,6 +24,13 @@ def task_name() -> str:
     return f"{streaming}partition {task.partitionId()}, attempt {task.attemptNumber()}"
 
 
+def in_task() -> bool:
+    """Whether this is a task, and so a worker process of Spark's."""
+    from pyspark import TaskContext
+
+    return TaskContext.get() is not None
+
+
 def property_of(frame: DataFrame, name: str) -> str | None:
     """A local property of the job that calls foreachBatch; None in Spark Connect, which does not say."""
     session: Any = frame.sparkSession

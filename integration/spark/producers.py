@@ -18,6 +18,7 @@ from pyspark import cloudpickle
 from typing_extensions import Unpack
 
 from pyclient.errors import ConfigurationError, KafkaError
+from pyclient.integration.spark.garbage import leave_out_what_stays
 
 if TYPE_CHECKING:
     from pyclient.option_types import ProducerOptions
@@ -71,12 +72,15 @@ def shared_producer(config: Mapping[str, object] | None = None, /, **options: Un
 def kept(options: Mapping[str, object], make: Callable[[], C]) -> Iterator[C]:
     """The client of this process for these options, made when there is none; the block's failure discards it."""
     key = (os.getpid(), _same_bytes(options))
+    new = key not in _kept
     client = _taken(key, make)
     try:
         yield client
     except BaseException:
         _discard(key)
         raise
+    if new:
+        leave_out_what_stays()
 
 
 @contextlib.contextmanager
@@ -84,13 +88,16 @@ def borrowed(options: Mapping[str, object], make: Callable[[], C]) -> Iterator[C
     """As `kept`, but for this block alone until it ends: a generator may be left unfinished."""
     key = (os.getpid(), _same_bytes(options))
     with _guard:
-        client = cast(C, _kept.pop(key, None)) or make()
+        found = cast("C | None", _kept.pop(key, None))
+        client = found or make()
     try:
         yield client
     except BaseException:
         _end(client)
         raise
     _keep(key, client)
+    if found is None:
+        leave_out_what_stays()
 
 
 def pickled(options: Mapping[str, object]) -> bytes:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from tests.kafka import make_topic, produce
 from tests.spark.conftest import Load
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 LIMIT_S = 180
@@ -62,6 +63,24 @@ def test_a_query_that_wants_few_rows_ends_before_the_topic_does(batch: Load, kaf
     make_topic(kafka_cluster, topic)
     produce(kafka_cluster, topic, [bytes(1000)] * 20_000)
     assert len(batch(**{"kafka.max.poll.records": "100"}).limit(3).collect()) == 3
+
+
+def test_workers_that_have_read_leave_what_they_loaded_out_of_sparks_collections(
+        batch: Load, spark: SparkSession, kafka_cluster: LocalCluster, topic: str) -> None:
+    make_topic(kafka_cluster, topic, 2)
+    produce(kafka_cluster, topic, [b"x"] * 20)
+
+    def left_out(batches: Iterator[Any]) -> Iterator[Any]:
+        import gc
+
+        import pyarrow as pa
+
+        for _ in batches:
+            pass
+        yield pa.RecordBatch.from_pydict({"objects": pa.array([gc.get_freeze_count()], pa.int64())})
+
+    assert batch().count() == 20
+    assert max(row.objects for row in spark.range(0, 2, 1, 2).mapInArrow(left_out, "objects long").collect()) > 10_000
 
 
 def test_a_batch_is_cut_into_as_many_tasks_as_asked(batch: Load, kafka_cluster: LocalCluster, topic: str) -> None:
