@@ -14,7 +14,7 @@ def leave_out_what_stays() -> None:
     """In a task: what is alive now is not visited by later collections of this process; elsewhere nothing.
 
     Call it when modules are loaded and a client is made. Objects that were left out before and have become garbage
-    since are collected first, so that none is kept for good.
+    since are collected first, so that none is kept forever.
     """
     if in_task():
         gc.unfreeze()
