@@ -10,7 +10,6 @@ lock's ``__enter__`` and the block, a lock that Python code holds may stay held.
 """
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import deque
@@ -272,8 +271,10 @@ class FetchBuffer:
 
     def _notify(self) -> None:
         """Something is new: end a `wait`."""
-        with contextlib.suppress(RuntimeError):  # it is released already
+        try:  # without `suppress`: this is between a record and the thread that waits for it
             self._signal.release()
+        except RuntimeError:
+            pass  # it is released already
         self.on_data()
 
     # ---- under the lock ---------------------------------------------------------------------------------------------

@@ -105,9 +105,10 @@ class Driver:
                 raise
             _log.debug("woken after the loop was closed")
 
-    def is_quiet(self, now: float) -> bool:
-        """Whether no turn is needed before its timer."""
-        return not (self._looks or self._scheduled or self._turning or self._waiters or self._closed) and self._timer_at is not None and now < self._timer_at
+    def quiet_until(self) -> float:
+        """Until when no turn is needed if nothing happens; 0.0 if one is needed now."""
+        busy = self._looks or self._scheduled or self._turning or self._waiters or self._closed
+        return 0.0 if busy or self._timer_at is None else self._timer_at
 
     # ---- the turn ---------------------------------------------------------------------------------------------------
 
@@ -212,8 +213,11 @@ class Driver:
         if not request.answered:  # acks=0: it occupies no slot, so more may follow; but the loop has other work too
             self._schedule()
 
+    def _next_deadline(self, connections: ConnectionPool) -> float | None:
+        return earliest(connections.next_deadline(), *[manager.next_deadline() for manager in self._managers])
+
     def _sleep(self, connections: ConnectionPool, not_before: float) -> None:
-        deadline = earliest(connections.next_deadline(), *[manager.next_deadline() for manager in self._managers])
+        deadline = self._next_deadline(connections)
         if deadline is not None:
             self._set_timer(max(deadline, not_before))
         if self._timer_at is not None:
@@ -238,8 +242,16 @@ class Driver:
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at = None
+        if self._connections is not None and self._is_early(self._connections):
+            self._sleep(self._connections, 0.0)
+            return
         self._looks = self._scheduled = True
         self._turn()
+
+    def _is_early(self, connections: ConnectionPool) -> bool:
+        """Whether nothing is to be done yet: each answer moves the deadline of silence, and leaves the timer."""
+        deadline = None if self._looks or self._waiters else self._next_deadline(connections)
+        return deadline is not None and deadline > self._clock()
 
     # ---- waiting for conditions -------------------------------------------------------------------------------------
 

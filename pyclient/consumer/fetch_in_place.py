@@ -13,13 +13,14 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyclient.client.in_place import PATIENCE
-from pyclient.codec.fetch import knows, usual_response
-from pyclient.core.fetching.requests import Fetch
-from pyclient.core.manager import NotSent, Use
+from pyclient.codec.fetch import knows
+from pyclient.core.fetching.under_way import Fetch
+from pyclient.core.manager import Use
 from pyclient.errors import KafkaError
 from pyclient.net.connection import Connection
+from pyclient.net.fetch_exchange import FetchExchange
 from pyclient.net.lent_connection import LONGEST_WAIT, LoopLender
-from pyclient.net.socket_read import receive_lent
+from pyclient.net.socket_read import receive_lent, receive_readable
 
 if TYPE_CHECKING:
     from pyclient.consumer.core import ConsumerCore
@@ -28,11 +29,10 @@ _log = logging.getLogger(__name__)
 
 
 class Awaited(NamedTuple):
-    """A fetch under way, and the socket on which its response comes."""
+    """A fetch under way, and the connection on which its response comes."""
 
     fetch: Fetch
-    connection: Connection
-    descriptor: int
+    exchange: FetchExchange
 
 
 class FetchInPlace:
@@ -44,6 +44,10 @@ class FetchInPlace:
         self._selector = lender.selector
         self._epoll = lender.selector.descriptor
         self._came = False
+        self._exchanges: dict[int, FetchExchange | None] = {}  # by node
+        self._repeated: dict[int, Awaited] = {}  # by descriptor: what is awaited since the last turn, and nothing else was done
+        self._quiet_until = 0.0  # then something else is to be done
+        self._selector.on_woken = self._selector.on_borrowed = self._repeated.clear
 
     def wait(self, seconds: float | None) -> bool:
         """Whether a usual response came. May end before *seconds*: then something else is to be done."""
@@ -53,12 +57,12 @@ class FetchInPlace:
 
     def on_readable(self, descriptor: int) -> bool:
         """On the loop's thread, which would wake for *descriptor*; whether it may sleep on."""
-        awaited = next((each for each in self._awaited() if each.descriptor == descriptor), None)
+        awaited = self._repeated.get(descriptor) if self._core.clock() < self._quiet_until else None
+        if awaited is None:
+            awaited = next((each for each in self._awaited() if each.exchange.descriptor == descriptor), None)
         if awaited is None:
             return False
-        place, size, frame = receive_lent(self._epoll, [descriptor], [awaited.connection.reader.scratch], self._selector.bell, 0)
-        if place < 0:
-            self._selector.answer()  # a ring for a thread that has given the loop back already
+        size, frame = receive_readable(descriptor, awaited.exchange.connection.reader.scratch, self._selector.bell)
         return bool(size) and self._take_turn(awaited, size, frame)
 
     def _wait(self, seconds: float) -> None:
@@ -69,7 +73,8 @@ class FetchInPlace:
         self._selector.patience = PATIENCE
         self._selector.scheduled = False
         try:
-            descriptors, buffers = [each.descriptor for each in awaited], [each.connection.reader.scratch for each in awaited]
+            descriptors = [each.exchange.descriptor for each in awaited]
+            buffers = [each.exchange.connection.reader.scratch for each in awaited]
             place, size, frame = receive_lent(self._epoll, descriptors, buffers, self._selector.bell, int(seconds * 1000))
             if place < 0:
                 self._selector.answer()
@@ -81,46 +86,50 @@ class FetchInPlace:
 
     def _awaited(self) -> list[Awaited]:
         """The fetches under way; none if anything else is to be done."""
-        core, now, awaited = self._core, self._core.clock(), []
-        if not core.driver.is_quiet(now) or now >= core.metrics.next_mark:
+        core, awaited = self._core, []
+        self._quiet_until = min(core.driver.quiet_until(), core.metrics.next_mark)
+        if core.clock() >= self._quiet_until:
             return []
         for fetch in core.fetcher.fetches_to_repeat():
             connection = core.connections.connection(fetch.node, Use.FETCH)
             if connection is None or connection.socket is None or not may_repeat(connection):
                 return []
-            awaited.append(Awaited(fetch, connection, connection.socket.fileno()))
+            exchange = self._exchange(fetch.node, connection)
+            if exchange is None:
+                return []
+            awaited.append(Awaited(fetch, exchange))
         return awaited
 
     def _take_turn(self, awaited: Awaited, size: int, frame: bytes | None) -> bool:
         """Returns whether the response is a usual one; any other is handled as the loop does it."""
-        connection = awaited.connection
+        connection = awaited.exchange.connection
         try:
-            if frame is not None and self._exchange(awaited, size, frame):
+            if frame is not None and self._repeats(awaited, size, frame):
                 return True
+            self._repeated.clear()
             connection.buffer_updated(size)
         except Exception as error:  # noqa: BLE001 the loop must go on, and the fetch needs an outcome
+            self._repeated.clear()
             _log.exception("a defect in the client: a fetch could not be handled in place; closing the connection")
             connection.close(KafkaError(f"a fetch could not be handled: {error!r}"))
         return False
 
-    def _exchange(self, awaited: Awaited, size: int, frame: bytes) -> bool:
+    def _repeats(self, awaited: Awaited, size: int, frame: bytes) -> bool:
         """Returns False, with nothing changed, if the response is not a usual one."""
-        connection, before, now = awaited.connection, awaited.connection.requests.requests[0], self._core.clock()
-        response = None if connection.session.is_over(now) else usual_response(frame, before.correlation_id)
-        following = None if response is None else self._core.fetcher.repeat(now, awaited.fetch, response)
+        exchange = awaited.exchange
+        following = exchange.run(self._core.fetcher.fetches, awaited.fetch, size, frame)
         if following is None:
             return False
-        connection.answered_beside(size, now)
-        self._core.connections.repeats(awaited.fetch.node)
-        try:
-            data = following.encoded(before.version, connection.requests.next_id(), connection.client_id)
-        except Exception as error:  # a defect; the fetch that has begun needs an outcome
-            following.fetch.done(now, NotSent(KafkaError(f"a fetch could not be encoded: {error!r}")))
-            raise
-        connection.repeat(before, data, following.timeout, following.fetch.done, held=following.fetch.wait)
-        if following.fetch.wait < awaited.fetch.wait:  # so its silence is to be looked for sooner
-            self._core.connections.look_by(connection.next_deadline())
+        self._repeated[exchange.descriptor] = Awaited(following, exchange)
+        if following.wait < awaited.fetch.wait:  # so its silence is to be looked for sooner
+            self._core.connections.look_by(exchange.connection.next_deadline())
         return True
+
+    def _exchange(self, node: int, connection: Connection) -> FetchExchange | None:
+        found = self._exchanges.get(node)
+        if found is None or found.connection is not connection:
+            found = self._exchanges[node] = self._core.connections.fetch_exchange(node, connection)
+        return found
 
 
 def may_repeat(connection: Connection) -> bool:

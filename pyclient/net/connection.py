@@ -263,7 +263,12 @@ class Connection(asyncio.BufferedProtocol):
         """A request with the newest correlation id was written beside this object, but for *rest*: it is in flight."""
         self.requests.add(request.api, version, sent_at, request.timeout, self.bytes_out, request.done, held=request.held, patience=request.patience)
         if rest and self._write_buffer is not None:
-            self._write_buffer.write([rest])
+            self.write_rest(rest)
+
+    def write_rest(self, rest: Buffer) -> None:
+        """The end of a request of which the kernel took the rest, beside this object."""
+        assert self._write_buffer is not None
+        self._write_buffer.write([rest])
 
     def send(self, request: Request) -> None:
         """Write a request; its ``done`` is called exactly once, whatever happens."""
@@ -361,17 +366,6 @@ class Connection(asyncio.BufferedProtocol):
         self.idle_since = now
         self.silence.answered(now, self.reader.bytes_in)
         self._on_answer(answered.api, now, now - answered.sent_at, throttled)
-
-    # ---- beside this object's own ways, for a request that repeats the last one -------------------------------------
-
-    def answered_beside(self, size: int, now: float) -> None:
-        """So many bytes in the scratch buffer answer the only request without throttling."""
-        self.reader.bytes_in += size
-        self._note_answer(self.requests.requests.popleft(), now, 0.0)
-
-    def repeat(self, before: InFlight, data: bytes, timeout: float, done: Callable[[float, Reply | Unknown], bool | None], *, held: float) -> None:
-        """Write a request like *before*, with the newest correlation id."""
-        self._write([data], before.api, before.version, timeout, done, held=held)
 
     # ---- the socket -------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import attrs
 
 from pyclient.codec.apis import Api
 from pyclient.core.backoff import ExponentialBackoff
-from pyclient.core.connection import STAGGER, Reconnects, State
+from pyclient.core.connection import STAGGER, Reconnects, State, Usage
 from pyclient.core.handshake import Features
 from pyclient.core.manager import NotSent, Request, Use, earliest
 from pyclient.core.outages import Throttling
@@ -24,6 +24,7 @@ from pyclient.metric_values import Total, Windows
 from pyclient.metrics import Metrics
 from pyclient.net.connection import Connection
 from pyclient.net.connector import Connector
+from pyclient.net.fetch_exchange import FetchExchange
 from pyclient.net.node_connections import ClosingConnections, NodeConnections, least_loaded, longest_untried, next_node_at
 from pyclient.net.node_failures import NodeFailures
 from pyclient.net.request_metrics import RequestMetrics
@@ -149,6 +150,13 @@ class ConnectionPool:
             return None
         return found, self._metrics.of(node)
 
+    def fetch_exchange(self, node: int, connection: Connection) -> FetchExchange | None:
+        """What repeats fetches on the node's *connection*; None if that was not used before."""
+        found = self._nodes.get(node)
+        if found is None or connection.usage is not Usage.ANSWERED:
+            return None
+        return FetchExchange(connection, found, self._clock, self._metrics.of_fetches(node))
+
     def give_up(self, node: int, use: Use) -> None:
         """Close the connection if something is in flight on it: another node is responsible."""
         connection = self.connection(node, use)
@@ -183,10 +191,6 @@ class ConnectionPool:
             self._not_sent(request, KafkaError(f"a {request.api.title} request could not be encoded: {error!r}"))
             return None
         return connection
-
-    def repeats(self, node: int) -> None:
-        """A request to *node* is written beside `send`."""
-        self._metrics.sent(node)
 
     def look_by(self, deadline: float | None) -> None:
         """One of the connections has a *deadline* that may be earlier than the others."""

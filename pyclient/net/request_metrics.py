@@ -78,6 +78,12 @@ class RequestMetrics:
         own = self._nodes.get(node) or self._made_node(node)
         return own.requests, own.latency, self._throttle
 
+    def of_fetches(self, node: int) -> tuple[Total, Windows, Total, Windows]:
+        """Counts of requests to *node* and latencies of its answers, then those of all fetches, in ms."""
+        requests, latency, _ = self.of(node)
+        fetches = self._apis.get(Api.FETCH) or self._made_api(Api.FETCH)
+        return requests, latency, fetches.responses, fetches.latency
+
     def _made_node(self, node: int) -> _OfNode:
         made = self._nodes[node] = _OfNode(self._metrics, node)
         return made

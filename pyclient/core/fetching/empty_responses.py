@@ -26,7 +26,8 @@ class EmptyResponses:
 
     def __init__(self, backoff: WaitPolicy) -> None:
         self._backoff = backoff
-        self._in_a_row: dict[int, int] = {}
+        self.in_a_row: dict[int, int] = {}
+        """How many, by node; the last response of any other node was not early, or brought records."""
         self._paused: dict[int, float] = {}  # until when
 
     def answered(self, node: int, now: float, outcome: Outcome, *, took: float, wait: float) -> None:
@@ -43,7 +44,7 @@ class EmptyResponses:
 
     def usual(self, node: int) -> None:
         """A fetch from the node has ended with records, or not early."""
-        self._in_a_row.pop(node, None)
+        self.in_a_row.pop(node, None)
 
     @staticmethod
     def is_early(took: float, wait: float) -> bool:
@@ -51,7 +52,7 @@ class EmptyResponses:
         return took < EARLY * wait
 
     def _on_early(self, node: int, now: float, wait: float) -> None:
-        count = self._in_a_row[node] = self._in_a_row.get(node, 0) + 1
+        count = self.in_a_row[node] = self.in_a_row.get(node, 0) + 1
         if count > AT_ONCE:
             self._paused[node] = now + self._backoff.after(count - AT_ONCE)
         if count == AT_ONCE + 1:

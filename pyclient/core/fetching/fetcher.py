@@ -9,42 +9,30 @@ and `FetchResponses` handles responses.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from pyclient.buffers.fetch_buffer import FetchBuffer
 from pyclient.codec.apis import Api
-from pyclient.codec.batches import RecordBatch
-from pyclient.codec.fetch import EmptyResponse, OnePartition, OneResponse
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.fetching.assigned_positions import AssignedPositions
 from pyclient.core.fetching.empty_responses import EmptyResponses
-from pyclient.core.fetching.fetch_wait import FetchWait
 from pyclient.core.fetching.limits import FetchLimits
 from pyclient.core.fetching.lookups import OffsetLookups
 from pyclient.core.fetching.placement import Placement
 from pyclient.core.fetching.position_lookups import FindCommitted, PositionLookups
 from pyclient.core.fetching.positions import Event, Position
 from pyclient.core.fetching.preferred_replicas import PreferredReplicas
-from pyclient.core.fetching.requests import BY_NAME, Fetch, NextFetch, fetch_fields
+from pyclient.core.fetching.requests import BY_NAME, fetch_fields
 from pyclient.core.fetching.responses import FetchResponses
 from pyclient.core.fetching.session_close import SessionClose
 from pyclient.core.fetching.sessions import SessionRequest, PartitionRequest
 from pyclient.core.fetching.sources import Sources
+from pyclient.core.fetching.under_way import Fetch, FetchesUnderWay, FetchWait
 from pyclient.core.manager import Outcome, Ready, Request, Use, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.core.topic_interest import check_topic_name
 from pyclient.errors import KafkaError
 from pyclient.records import NO_LEADER_EPOCH, TopicPartition
-
-
-class UsualData(NamedTuple):
-    """Records that the user gets whole, of the position that was requested."""
-
-    requested: PartitionRequest
-    position: Position
-    batches: list[RecordBatch]
 
 
 class Fetcher:
@@ -60,14 +48,15 @@ class Fetcher:
         self._preferred = PreferredReplicas(limits.rack, limits.replica_lease)
         self._fetch_wait = FetchWait()
         self._empty = EmptyResponses(backoff)
-        self._reserved = 0  # bytes of the buffer that responses under way may need
-        self._under_way: dict[int, Fetch] = {}  # by node
         self._assigned = AssignedPositions(buffer)
         self._placement = Placement(self._assigned, buffer, metadata, self._sources, self._preferred, backoff=backoff)
         self._lookups = PositionLookups(self._assigned, self._placement, metadata, lookups,
                                         reset_time=reset_time, find_committed=find_committed)
         self._responses = FetchResponses(self._assigned, self._lookups, self._placement, self._preferred, buffer, metadata, limits,
                                          self._fetch_wait)
+        self.fetches = FetchesUnderWay(buffer, limits, self._sources, self._assigned.by_partition, self._responses, self._placement, self._preferred,
+                                       self._fetch_wait, self._empty, on_end=self._ended)
+        """Those under way."""
         self.session_close = SessionClose(self._sources, limits)
 
     # ---- what the user wants ----------------------------------------------------------------------------------------
@@ -186,7 +175,7 @@ class Fetcher:
         for tp in (*drained, *self._preferred.expire(now), *self._preferred.give_up(now)):
             self._placement.place(tp)
         for node in self._sources.idle():
-            room = 0 if self._empty.pauses(node) else self._room()
+            room = 0 if self._empty.pauses(node) else self.fetches.room()
             if room and self._is_reachable(node, now, ready):
                 session_request = self._sources.next_request(node, functools.partial(self._request_of, now))
                 if session_request is not None:
@@ -210,25 +199,6 @@ class Fetcher:
         self._preferred.reached(node, ready=is_ready, now=now)
         return is_ready
 
-    def _room(self) -> int:
-        """Bytes the next response may have; 0 while the buffer is full, which calls ``on_room`` later."""
-        room = self._free()
-        if not room:
-            self._buffer.await_room()
-            room = self._free()
-        return room
-
-    def _free(self, *, came: int = 0, released: int = 0) -> int:
-        """As `_room`, once so many bytes have come, of the *released* ones that were reserved for them.
-
-        A buffer without returnable data takes any one response: data of paused partitions must not starve the others.
-        """
-        reserved = self._reserved - released
-        room = self._limits.buffer_memory - self._buffer.bytes - came - reserved
-        if not reserved and not came and not self._buffer.ready():
-            return min(self._limits.max_bytes, self._limits.buffer_memory)  # a broker sends one batch even if it is larger
-        return min(room, self._limits.max_bytes) if room >= self._limits.max_partition_bytes else 0
-
     def _request_of(self, now: float, tp: TopicPartition) -> PartitionRequest | None:
         """What to request of a partition now; None if it is not to be fetched any more."""
         position, known = self._assigned.by_partition.get(tp), self._metadata.cluster.partition(tp)
@@ -238,82 +208,22 @@ class Fetcher:
         return PartitionRequest(position.offset, position.generation, known.epoch, position.epoch, self._metadata.cluster.topics[tp.topic].id)
 
     def _request(self, node: int, session_request: SessionRequest, room: int, now: float) -> Request:
-        fetch = self._begin(node, session_request, room, now)
+        fetch = self.fetches.begin(node, self._sources.session(node), session_request, room, now)
         return Request(node=node, use=Use.FETCH, api=Api.FETCH, done=fetch.done,
                        fields=fetch_fields(session_request, self._limits, rack=self._preferred.rack(now), max_bytes=room, wait=fetch.wait),
                        timeout=self._limits.timeout, held=fetch.wait,
                        versions=BY_NAME if session_request.by_name else None)
 
-    def _begin(self, node: int, session_request: SessionRequest, room: int, now: float) -> Fetch:
-        reserved = min(room, len(self._sources.session(node).partitions) * self._limits.max_partition_bytes)
-        self._reserved += reserved
-        wait = min(self._fetch_wait.max_wait(now), self._limits.max_wait) if self._buffer.ready() else self._limits.max_wait
-        fetch = self._under_way[node] = Fetch(node, session_request, reserved, wait, now, self._ended)
-        return fetch
-
     def _ended(self, fetch: Fetch, now: float, outcome: Outcome) -> None:
         node = fetch.node
-        self._reserved -= fetch.reserved
-        del self._under_way[node]
+        self.fetches.end(fetch)
         moving = self._sources.ended(node)
         self._responses.on_outcome(now, node, self._sources.session(node), fetch.session_request, outcome)
         self._empty.answered(node, now, outcome, took=now - fetch.began, wait=fetch.wait)
         for tp in moving:
             self._placement.place(tp)
 
-    # ---- fetches that only repeat the last one ----------------------------------------------------------------------
-
     def fetches_to_repeat(self) -> list[Fetch]:
-        """The fetches under way, if their usual responses may be given to `repeat`; else none."""
+        """The fetches under way, if their usual responses may be given to `FetchesUnderWay.repeat`; else none."""
         settled = self._placement.is_settled and self._sources.are_settled()
-        return [] if self.session_close.begun or self._preferred.are_used or not settled else list(self._under_way.values())
-
-    def repeat(self, now: float, fetch: Fetch, response: OneResponse | EmptyResponse) -> NextFetch | None:
-        """Take the response to *fetch*, and begin the fetch that follows. None: it is unusual, and nothing has changed.
-
-        What `FetchResponses` and `poll` do where nothing has changed but one position.
-        """
-        if response.session_id != self._sources.session(fetch.node).id or not all(map(self._sources.keeps, self._buffer.drained())):
-            return None  # else a turn would change a session
-        if isinstance(response, EmptyResponse):
-            return self._repeat_nothing(now, fetch)
-        data = self._usual_data(fetch, response)
-        return None if data is None else self._repeat_data(now, fetch, response, data)
-
-    def _repeat_nothing(self, now: float, fetch: Fetch) -> NextFetch | None:
-        room = self._free(released=fetch.reserved)
-        return None if not room or self._empty.is_early(now - fetch.began, fetch.wait) else self._follow(now, fetch, room, {}, None)
-
-    def _repeat_data(self, now: float, fetch: Fetch, response: OneResponse, data: UsualData) -> NextFetch | None:
-        room = self._free(came=sum(batch.size for batch in data.batches), released=fetch.reserved)
-        if not room:
-            return None
-        position = data.position
-        position.high_watermark = response.high_watermark
-        self._responses.take(now, position, data.batches, data.batches)
-        new = data.requested._replace(offset=position.offset, last_epoch=position.epoch)
-        return self._follow(now, fetch, room, {position.tp: new}, OnePartition(
-            response.topic_id, response.partition, new.leader_epoch, new.offset, new.last_epoch, self._limits.max_partition_bytes))
-
-    def _follow(self, now: float, fetch: Fetch, room: int, changes: dict[TopicPartition, PartitionRequest], asked: OnePartition | None) -> NextFetch:
-        self._empty.usual(fetch.node)
-        drained = self._buffer.take_drained()
-        if drained:
-            self._fetch_wait.drained(now)
-        self._reserved -= fetch.reserved
-        following = self._begin(fetch.node, self._sources.again(fetch.node, changes), room, now)
-        for tp in itertools.filterfalse(self._sources.keeps, drained):  # the user's thread took its data since `repeat` began
-            self._placement.place(tp)
-        return NextFetch(following, room, self._preferred.rack(now), self._limits, asked)
-
-    def _usual_data(self, fetch: Fetch, response: OneResponse) -> UsualData | None:
-        session = self._sources.session(fetch.node)
-        tp = session.named(response.topic_id, response.partition)
-        position = None if tp is None else self._assigned.by_partition.get(tp)
-        if tp is None or position is None or self._buffer.count(tp):
-            return None
-        requested = session.partitions[tp]
-        if (position.generation, position.offset) != (requested.generation, requested.offset):
-            return None
-        batches = self._responses.whole_batches(position, response.records)
-        return None if batches is None else UsualData(requested, position, batches)
+        return [] if self.session_close.begun or self._preferred.are_used or not settled else self.fetches.fetches()

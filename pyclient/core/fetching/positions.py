@@ -99,12 +99,15 @@ class Position:
         """The leader epoch of the last batch before the offset; -1 when it is not known."""
         return self.history[-1].epoch if self.history else NO_LEADER_EPOCH
 
-    def read(self, batches: Iterable[RecordBatch], next_offset: int) -> None:
-        """These came; the next record to fetch is at *next_offset*."""
+    def read(self, batches: Iterable[RecordBatch], next_offset: int) -> int:
+        """These came; the next record to fetch is at *next_offset*. Returns `epoch` as it is then."""
+        epoch = self.epoch
         for batch in batches:
-            if batch.leader_epoch > self.epoch:
-                self.history.append(FromEpoch(batch.base_offset, batch.leader_epoch))
+            if batch.leader_epoch > epoch:
+                epoch = batch.leader_epoch
+                self.history.append(FromEpoch(batch.base_offset, epoch))
         self.offset = next_offset
+        return epoch
 
     def divergence(self, epoch: int, end: int) -> int:
         """The offset up to which what was read is in the leader's log as well (C11).

@@ -1,64 +1,19 @@
-"""Fetches under way, and the fields of their requests. Knows the protocol's names; decides nothing."""
+"""The fields of a fetch. Knows the protocol's names; decides nothing."""
 from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import attrs
-
 from pyclient.codec.apis import VersionRange
-from pyclient.codec.fetch import TOPIC_IDS_SINCE, OnePartition, encode_fetch
+from pyclient.codec.fetch import TOPIC_IDS_SINCE
 from pyclient.core.fetching.limits import FetchLimits
 from pyclient.core.fetching.lookups import CONSUMER_ID
 from pyclient.core.fetching.sessions import SessionRequest, PartitionRequest
-from pyclient.core.manager import Outcome
 from pyclient.records import TopicPartition
 
-MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 SESSIONS_SINCE: Final = 7
 BY_NAME: Final = VersionRange(0, TOPIC_IDS_SINCE - 1)
-
-
-@attrs.define(eq=False)
-class Fetch:
-    """One fetch under way. *reserved*: bytes of the buffer that its response may need; *wait*: seconds that the broker
-    may hold it, from *began* on.
-    """
-
-    node: int
-    session_request: SessionRequest
-    reserved: int
-    wait: float
-    began: float
-    on_end: Callable[[Fetch, float, Outcome], None]
-
-    def done(self, now: float, outcome: Outcome) -> None:
-        """As `Request.done`."""
-        self.on_end(self, now, outcome)
-
-
-@attrs.define(eq=False)
-class NextFetch:
-    """A fetch that names one partition of its session or none, and what else the request says."""
-
-    fetch: Fetch
-    max_bytes: int
-    rack: str
-    limits: FetchLimits
-    asked: OnePartition | None
-
-    @property
-    def timeout(self) -> float:
-        """As `Request.timeout`."""
-        return self.limits.timeout
-
-    def encoded(self, version: int, correlation_id: int, client_id: str | None) -> bytes:
-        """As `encode_fetch`."""
-        request, limits = self.fetch.session_request, self.limits
-        return encode_fetch(version, correlation_id, client_id, self.asked, wait_ms=datetime.timedelta(seconds=self.fetch.wait) // MILLISECOND,
-                            min_bytes=limits.min_bytes, max_bytes=self.max_bytes, isolation=limits.isolation, session_id=request.id,
-                            session_epoch=request.epoch, rack=self.rack)
 
 
 def fetch_fields(request: SessionRequest, limits: FetchLimits, *, rack: str, max_bytes: int,

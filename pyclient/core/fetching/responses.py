@@ -13,12 +13,10 @@ from typing import Any, Final
 from pyclient.buffers.fetch_buffer import Chunk, FetchBuffer
 from pyclient.codec.apis import Api
 from pyclient.codec.batches import RecordBatch, read_batches
-from pyclient.codec.messages import Buffer
 from pyclient.core.acl_errors import error_of
 from pyclient.core.cluster import nodes_of
 from pyclient.core.fetching.assigned_positions import AssignedPositions
 from pyclient.core.fetching.fetch_errors import damaged, is_for_the_user, too_large
-from pyclient.core.fetching.fetch_wait import FetchWait
 from pyclient.core.fetching.isolation import committed_only
 from pyclient.core.fetching.limits import READ_COMMITTED, FetchLimits
 from pyclient.core.fetching.placement import Placement
@@ -26,6 +24,7 @@ from pyclient.core.fetching.position_lookups import PositionLookups
 from pyclient.core.fetching.positions import Event, Position
 from pyclient.core.fetching.preferred_replicas import PreferredReplicas
 from pyclient.core.fetching.sessions import FULL, SessionRequest, Session
+from pyclient.core.fetching.under_way import FetchWait
 from pyclient.core.manager import Outcome, Reply
 from pyclient.core.metadata import Metadata
 from pyclient.errors import CorruptRecordError, KafkaError, LogTruncationError, OffsetOutOfRangeError
@@ -122,7 +121,7 @@ class FetchResponses:
             position.advance(Event.NO_POLICY)
             return
         if fresh:
-            self.take(now, position, fresh, data)
+            self.take(now, position, fresh, data, sum(batch.size for batch in fresh))
             return
         self._placement.rest(position, now)  # no record at or after the position: a fetch at once would get the same
         if not batches:
@@ -134,22 +133,17 @@ class FetchResponses:
             return committed_only(batches, fetched.aborted_transactions or ())
         return [batch for batch in batches if not batch.is_control]
 
-    def whole_batches(self, position: Position, records: Buffer) -> list[RecordBatch] | None:
-        """The batches of *records* if the user gets all of them, else None: they are for `on_outcome`."""
-        try:
-            batches = read_batches(records, decompression_limit=self._limits.decompression_limit, check_crcs=self._limits.check_crcs)
-        except CorruptRecordError:
-            return None
-        return batches if batches and all(batch.next_offset > position.offset and not batch.is_control for batch in batches) else None
+    def take(self, now: float, position: Position, batches: list[RecordBatch], data: list[RecordBatch], size: int) -> int:
+        """Put *data* of *batches*, which take *size* bytes, into the buffer; the position is behind them.
 
-    def take(self, now: float, position: Position, batches: list[RecordBatch], data: list[RecordBatch]) -> None:
-        """Put *data* of *batches* into the buffer; the position is behind them."""
+        Returns the leader epoch of what was read last.
+        """
         position.failures = 0
         self._fetch_wait.came(now)
         start = position.offset
-        position.read(batches, batches[-1].next_offset)
-        self._buffer.put(Chunk(position.tp, position.generation, start, data, position.offset,
-                               sum(batch.size for batch in batches), position.epoch))
+        epoch = position.read(batches, batches[-1].next_offset)
+        self._buffer.put(Chunk(position.tp, position.generation, start, data, position.offset, size, epoch))
+        return epoch
 
     def _follow_preferred_replica(self, now: float, position: Position, replica: int) -> None:
         """C09: the leader wants us to read from a nearer replica."""

@@ -14,7 +14,7 @@ from pyclient import Consumer, TopicPartition
 from pyclient.client import in_place
 from pyclient.consumer import fetch_in_place
 from pyclient.consumer.fetch_in_place import FetchInPlace
-from pyclient.core.fetching.requests import NextFetch
+from pyclient.core.fetching import under_way
 from pyclient.core import silence
 from pyclient.core.manager import Use
 from pyclient.errors import ProtocolError, WakeupError
@@ -321,11 +321,11 @@ def test_nothing_is_written_once_the_session_of_the_login_is_over(cluster: FakeC
 
 def test_after_a_fetch_that_cannot_be_encoded_reading_goes_on(
         cluster: FakeCluster, consumer: Consumer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    def fails(*_: object) -> bytes:
+    def fails(*_: object, **_fields: object) -> bytes:
         raise RuntimeError("made by the test")
 
     with monkeypatch.context() as patched:
-        patched.setattr(NextFetch, "encoded", fails)
+        patched.setattr(under_way, "encode_fetch", fails)
         trip(cluster, consumer, b"0")
     cluster.produce("t", b"1")
     assert values(consumer) == [b"1"]

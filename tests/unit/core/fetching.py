@@ -11,7 +11,7 @@ from pyclient.buffers.fetch_buffer import FetchBuffer
 from pyclient.buffers.records_view import collect
 from pyclient.codec.apis import Api
 from pyclient.codec.encode import encode_batch
-from pyclient.codec.fetch import EmptyResponse, OneResponse
+from pyclient.codec.fetch import UsualResponse
 from pyclient.codec.messages import encode_request
 from pyclient.core.fetching.fetcher import Fetcher
 from pyclient.core.fetching.limits import FetchLimits
@@ -135,8 +135,8 @@ def repeat(fetching: Fetching, sent: Sent, tp: TopicPartition, records: bytes, s
     """
     fetcher, world = fetching.fetcher, fetching.world
     fetch = next((each for each in fetcher.fetches_to_repeat() if each.done == sent.request.done), None)
-    response = OneResponse(session, topic_id(tp.topic).bytes, tp.partition, high_watermark, memoryview(records)) if records else EmptyResponse(session)
-    following = None if fetch is None else fetcher.repeat(world.now, fetch, response)
+    response = UsualResponse(session, topic_id(tp.topic).bytes, tp.partition, high_watermark, memoryview(records)) if records else UsualResponse(session)
+    following = None if fetch is None else fetcher.fetches.repeat(world.now, fetch, response)
     if following is None:
         return None
     begun = following.fetch

@@ -58,7 +58,7 @@ def test_it_is_as_if_the_turns_had_done_it() -> None:
         assert (there.request.timeout, there.request.held) == (here.request.timeout, here.request.held)
         assert in_place.values() == by_turns.values()
         assert in_place.fetcher.high_watermark(tp) == by_turns.fetcher.high_watermark(tp) == 1000
-        assert in_place.fetcher.__dict__["_reserved"] == by_turns.fetcher.__dict__["_reserved"]
+        assert in_place.fetcher.fetches.reserved == by_turns.fetcher.fetches.reserved
     gives(there, {A0: FORBIDDEN}, session_id=SESSION)
     gives(here, {A0: FORBIDDEN}, session_id=SESSION)
     assert str(in_place.raises()) == str(by_turns.raises())
@@ -79,7 +79,7 @@ LEFT: dict[str, Callable[[Fetching], object]] = {
     "a leader has moved": lambda each: each.knows(topic("a", 1, 3, 2, epoch=5), topic("b", 2)),
     "data of the partition is buffered": lambda each: each.buffer.put(chunk(each)),
     "the consumer closes": lambda each: list(each.fetcher.session_close.requests(lambda node, use: 1)),
-    "the buffer is nearly full": lambda each: setattr(each.fetcher, "_reserved", 2 * MEMORY),
+    "the buffer is nearly full": lambda each: setattr(each.fetcher.fetches, "reserved", 2 * MEMORY),
 }
 
 
@@ -224,7 +224,7 @@ def test_the_room_of_a_fetch_in_place_is_given_back() -> None:
         assert following.body.max_bytes == 2 * PARTITION_BYTES + 300 - fetching.buffer.bytes
         assert fetching.offsets() == [offset]
         sent = following
-    assert fetching.fetcher._reserved == PARTITION_BYTES
+    assert fetching.fetcher.fetches.reserved == PARTITION_BYTES
 
 
 def test_too_little_room_is_left_to_a_turn() -> None:
