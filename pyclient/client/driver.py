@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from pyclient.core.manager import AskForLone, Manager, Request, earliest
@@ -213,13 +213,19 @@ class Driver:
         if not request.answered:  # acks=0: it occupies no slot, so more may follow; but the loop has other work too
             self._schedule()
 
-    def _next_deadline(self, connections: ConnectionPool) -> float | None:
-        return earliest(connections.next_deadline(), *[manager.next_deadline() for manager in self._managers])
-
     def _sleep(self, connections: ConnectionPool, not_before: float) -> None:
-        deadline = self._next_deadline(connections)
+        deadline = earliest(*self._deadlines(connections))
+        self._sleep_until(None if deadline is None else max(deadline, not_before))
+
+    def _deadlines(self, connections: ConnectionPool) -> Iterator[float | None]:
+        """The managers' first: those of connections take longer to find."""
+        for manager in self._managers:
+            yield manager.next_deadline()
+        yield connections.next_deadline()
+
+    def _sleep_until(self, deadline: float | None) -> None:
         if deadline is not None:
-            self._set_timer(max(deadline, not_before))
+            self._set_timer(deadline)
         if self._timer_at is not None:
             self.on_sleep(self._timer_at)
 
@@ -242,16 +248,19 @@ class Driver:
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at = None
-        if self._connections is not None and self._is_early(self._connections):
-            self._sleep(self._connections, 0.0)
-            return
-        self._looks = self._scheduled = True
-        self._turn()
+        if self._connections is None or self._looks or self._waiters or self._is_due(self._connections):
+            self._looks = self._scheduled = True
+            self._turn()
 
-    def _is_early(self, connections: ConnectionPool) -> bool:
-        """Whether nothing is to be done yet: each answer moves the deadline of silence, and leaves the timer."""
-        deadline = None if self._looks or self._waiters else self._next_deadline(connections)
-        return deadline is not None and deadline > self._clock()
+    def _is_due(self, connections: ConnectionPool) -> bool:
+        """Whether a deadline has come; else sleep on. Each response moves the deadline of silence, but not the timer."""
+        now, first = self._clock(), None
+        for deadline in self._deadlines(connections):
+            if deadline is not None and deadline <= now:
+                return True
+            first = earliest(first, deadline)
+        self._sleep_until(first)
+        return False
 
     # ---- waiting for conditions -------------------------------------------------------------------------------------
 

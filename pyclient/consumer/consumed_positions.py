@@ -102,8 +102,12 @@ class ConsumedPositions:
 
     def mark_returned(self, records: Records[Any, Any]) -> None:
         """A poll returns *records*."""
+        positions = records.next_offsets()
+        if not positions:  # nor are there records
+            self._in_transit = None
+            return
         self._core.metrics.add(RECORDS_CONSUMED, len(records))
-        self._returned, self._in_transit = {**self._returned, **records.next_offsets()}, None
+        self._returned, self._in_transit = {**self._returned, **positions}, None
 
     def _put_back(self) -> None:
         """The records that an interrupted poll took come first in the next one."""

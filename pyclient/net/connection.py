@@ -154,6 +154,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def next_deadline(self) -> float | None:
         """When a request is overdue, throttling ends, the session is to be renewed, or silence is to be looked for."""
+        if not self.requests.requests and not self.throttle.until:
+            return self.session.renew_at  # all that the usual, idle connection has
         return earliest(self.session.renew_at, self.overdue_at(), self.silence.look_at(self._answer_due_since()))
 
     def overdue_at(self) -> float | None:

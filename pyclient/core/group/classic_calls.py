@@ -94,7 +94,8 @@ def heartbeat_call(options: GroupOptions, identity: Identity, finish: Finish) ->
         return refusal(Api.HEARTBEAT, message.error_code, options.group_id) if message.error_code else Done(None)
 
     call = _call(options, "a heartbeat to", Api.HEARTBEAT, lambda version: _who(options, identity), judge, finish)
-    return attrs.evolve(call, timeout=silence_of_a_coordinator(options.request_timeout, options.session_timeout / HEARTBEATS_IN_A_SESSION))
+    call.timeout = silence_of_a_coordinator(options.request_timeout, options.session_timeout / HEARTBEATS_IN_A_SESSION)
+    return call
 
 
 def describe_group_call(options: GroupOptions, finish: Finish) -> Call:

@@ -141,7 +141,7 @@ class ClassicMember(Membership):
     @property
     def wants_poll(self) -> bool:
         """Whether the user's next poll has to call `polled`."""
-        return bool(self._topics) and (self.state is State.OUT or (self.state is State.FAILED and self._may_retry))
+        return (self.state is State.OUT or (self.state is State.FAILED and self._may_retry)) and bool(self._topics)
 
     def polled(self) -> None:
         """The user polls: join, or join again after the user was away (G04) or, after a pause, when a right was

@@ -64,7 +64,8 @@ def heartbeat_call(options: GroupOptions, identity: Identity, heartbeat: Heartbe
 
     epoch = identity.generation if identity.joined else JOIN_EPOCH
     call = _call(options, "a heartbeat to", {**_who(options, identity.member_id, epoch), **_what(options, heartbeat)}, judge, finish)
-    return attrs.evolve(call, once=True, versions=WITH_PATTERNS if heartbeat.pattern else None)
+    call.once, call.versions = True, WITH_PATTERNS if heartbeat.pattern else None
+    return call
 
 
 def leave_call(options: GroupOptions, member_id: str, finish: Finish, deadline: float | None, *, permanently: bool = False) -> Call:

@@ -141,7 +141,7 @@ class ConsumerMember(Membership):
 
     @property
     def _wants_to_join(self) -> bool:
-        return bool(self._topics) and (self.state is State.OUT or (self.state is State.FAILED and self._may_retry))
+        return (self.state is State.OUT or (self.state is State.FAILED and self._may_retry)) and bool(self._topics)
 
     def polled(self) -> None:
         """The user polls: join, join again after the user was away (N08) or, after a pause, when a right was missing,
