@@ -253,7 +253,7 @@ class Driver:
             self._turn()
 
     def _is_due(self, connections: ConnectionPool) -> bool:
-        """Whether a deadline has come; else sleep on. Each response moves the deadline of silence, but not the timer."""
+        """Whether a deadline has come; else sleep on. A response moves the deadline of silence, but not the timer."""
         now, first = self._clock(), None
         for deadline in self._deadlines(connections):
             if deadline is not None and deadline <= now:
