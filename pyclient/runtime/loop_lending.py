@@ -174,4 +174,8 @@ def lending_loop() -> tuple[asyncio.AbstractEventLoop, LendingSelector | None]:
         return loop, None
     loop.close()
     selector = LendingSelector()
-    return LendingLoop(selector), selector
+    try:
+        return LendingLoop(selector), selector
+    except BaseException:  # most likely no descriptor is left: the bell's would be lost, too
+        selector.close()
+        raise
