@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 import threading
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -42,7 +43,11 @@ def test_a_loop_that_cannot_be_made_leaves_no_descriptor_open(monkeypatch: pytes
 
     monkeypatch.setattr(LendingLoop, "_make_self_pipe", refused)
     monkeypatch.setattr(LendingLoop, "__del__", lambda loop: None)  # asyncio's own fails for a loop that is half made
-    before = sorted(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     with pytest.raises(OSError, match="Too many open files"):
         lending_loop()
-    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
+
+
+def open_descriptors() -> list[str]:
+    return sorted(path.name for path in Path("/proc/self/fd").iterdir())
