@@ -16,6 +16,7 @@ from typing_extensions import Unpack
 
 from pyclient.config import ProducerConfig
 from pyclient.errors import ConfigurationError
+from pyclient.integration.spark.columns import one_row
 from pyclient.integration.spark.context import QUERY_ID, property_of
 from pyclient.integration.spark.markers import ACCEPT, FAIL
 from pyclient.integration.spark.options import SinkOptions
@@ -101,7 +102,7 @@ class _Task:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        yield pa.RecordBatch.from_pydict({"records": pa.array([write_rows(batches, self.options)], pa.int64())})
+        yield one_row({"records": pa.int64()}, write_rows(batches, self.options))
 
 
 @attrs.define

@@ -19,6 +19,7 @@ from pyclient.config import ConsumerConfig, ProducerConfig
 from pyclient.config.declaration import Config
 from pyclient.consumer.facade import Consumer
 from pyclient.errors import ApplicationRecoverableError, IllegalStateError, KafkaError, KafkaTimeoutError
+from pyclient.integration.spark.columns import one_row
 from pyclient.integration.spark.context import task_name
 from pyclient.integration.spark.markers import Batch, Marker, Tally, check_replay, is_written
 from pyclient.integration.spark.options import SinkOptions
@@ -165,7 +166,7 @@ class SlotTask:
         with kept({**self.options.sink.client, **own}, lambda: SlotClients(self.options)) as clients:
             rows, written = write_slot(clients, slot, batches, self.batch, self.slots)
         log.info("%s: %d records of slot %d %s", task_name(), rows, slot, "written" if written else "skipped, which were written before")
-        yield pa.RecordBatch.from_pydict({"slot": pa.array([slot], pa.int32()), "rows": pa.array([rows], pa.int64()), "written": [written]})
+        yield one_row({"slot": pa.int32(), "rows": pa.int64(), "written": pa.bool_()}, slot, rows, written)
 
 
 def write_slot(clients: SlotClients, slot: int, batches: Iterator[pa.RecordBatch], batch: Batch, slots: int) -> tuple[int, bool]:

@@ -51,6 +51,14 @@ def test_a_process_of_spark_loads_only_the_clients_it_opens(module: str) -> None
     assert loaded(f"{SPARK}.{module}", LEFT_OUT[module]) == []
 
 
+def test_a_task_returns_what_it_has_written_without_pandas() -> None:
+    program = ("import sys, pyarrow as pa; from pyclient.integration.spark.columns import one_row;"
+               " batch = one_row({'slot': pa.int32(), 'rows': pa.int64(), 'written': pa.bool_(), 'skipped': pa.bool_()}, 7, -(1 << 40), True, False);"
+               " print('pandas' in sys.modules, batch.to_pylist())")
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True).stdout.strip()
+    assert found == f"False {[{'slot': 7, 'rows': -(1 << 40), 'written': True, 'skipped': False}]}"
+
+
 def loaded(module: str, those: tuple[str, ...]) -> list[str]:
     """Which of *those* are there after *module* was imported."""
     program = f"import sys, {module}; print(*[name for name in {those} if name in sys.modules])"
