@@ -2,14 +2,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 
 
 class CommitOrder:
     """Turns are taken in the order in which they were announced."""
 
     def __init__(self) -> None:
-        self._turns: deque[Turn] = deque()
+        self._turns: list[Turn] = []
 
     def announce(self) -> Turn:
         """A place behind those announced so far. Any thread may call it; each turn must `end`."""

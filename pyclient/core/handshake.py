@@ -4,6 +4,7 @@ The caller writes, reads and waits. A response is a decoded message; a failure i
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Generator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -107,8 +108,13 @@ class Versions:
     @classmethod
     def from_response(cls, response: Any) -> Versions:
         """The ranges of an ApiVersions response."""
-        return cls(MappingProxyType({each.api_key: VersionRange(each.min_version, each.max_version) for each in response.api_keys}),
-                   Features.from_response(response))
+        return cls(_ranges(tuple((each.api_key, each.min_version, each.max_version) for each in response.api_keys)), Features.from_response(response))
+
+
+@functools.lru_cache(maxsize=16)
+def _ranges(offered: tuple[tuple[int, int, int], ...]) -> Mapping[int, VersionRange]:
+    """Read-only, and one for all connections to brokers of a release: it takes as much memory as the rest of one."""
+    return MappingProxyType({key: VersionRange(low, high) for key, low, high in offered})
 
 
 def agree_on_versions(client: ClientInfo, newest: int = SPOKEN[Api.API_VERSIONS].high) -> Exchange:
