@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyclient.buffers.fetch_buffer import Chunk
+from pyclient.core.fetching.empty_responses import AT_ONCE
 from pyclient.records import TopicPartition
 from tests.unit.core.fetching import A0, A1, A2, B0, FORBIDDEN, MEMORY, PARTITION_BYTES, Fetching, batch, gives, marker, offsets_of, repeat
 from tests.unit.core.world import Sent, topic
@@ -213,6 +214,29 @@ def test_C27_early_responses_without_data_are_left_to_turns_which_pause(fetching
     assert repeat(fetching, sent, A0, b"", SESSION) is None
     fetching.world.after(0.02)
     assert repeat(fetching, sent, A0, b"", SESSION) is not None
+
+
+def test_C27_records_that_come_in_place_end_a_row_of_early_responses(fetching: Fetching) -> None:
+    sent = waits(fetching)
+    for _ in range(AT_ONCE - 1):
+        gives(sent, {}, session_id=SESSION)
+        sent = fetching.fetches()
+    following = repeat(fetching, sent, A0, batch(0), SESSION)
+    assert following is not None
+    gives(following, {}, session_id=SESSION)
+    assert fetching.turn(), "else the node would have a pause now"
+
+
+def test_partitions_of_the_same_number_are_not_mistaken_for_each_other(fetching: Fetching) -> None:
+    fetching.knows(topic("a", 1), topic("b", 1))
+    sent = waits(fetching, A0, B0)
+    for offset in range(3):
+        for tp in (A0, B0):
+            following = repeat(fetching, sent, tp, batch(offset), SESSION)
+            assert following is not None
+            assert offsets_of(following) == {tp: offset + 1}
+            assert fetching.offsets() == [offset]
+            sent = following
 
 
 def test_the_room_of_a_fetch_in_place_is_given_back() -> None:
