@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
@@ -34,9 +34,8 @@ class KeyType(enum.IntEnum):
     TRANSACTION = 1
 
 
-@attrs.frozen
-class Coordinator:
-    """The coordinator of a group, or of a transactional id."""
+class Coordinator(NamedTuple):
+    """The coordinator of a group, or of a transactional id. A tuple: each call looks some up, and those hash in C."""
 
     key: str
     kind: KeyType = KeyType.GROUP

@@ -133,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def unwritten(self) -> bool:
         """Whether some bytes have not reached the kernel yet."""
-        return self._write_buffer is not None and (self._write_buffer.unwritten > 0 or self._write_buffer.pending)
+        return self._write_buffer is not None and not self._write_buffer.empty
 
     @property
     def may_lose(self) -> bool:

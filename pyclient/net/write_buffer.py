@@ -56,6 +56,11 @@ class WriteBuffer:
         return bool(self._pieces) or (self._encrypts and self._transport.get_write_buffer_size() > 0)
 
     @property
+    def empty(self) -> bool:
+        """Whether nothing is `pending` and nothing `unwritten`."""
+        return not (self._pieces or self._transport.get_write_buffer_size())
+
+    @property
     def unwritten(self) -> int:
         """Number of written bytes whose memory may still be read: not in the kernel, or not encrypted yet."""
         waiting = sum(map(len, self._pieces)) if self._pieces else 0
