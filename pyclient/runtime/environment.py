@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -27,26 +26,16 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-_RANDOM: Final = Random()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_RANDOM.seed)
-
-
-def shared_random() -> Random:
-    """One generator for all clients: its state takes 2.5 KB. A forked child begins with a seed of its own."""
-    return _RANDOM
-
-
 @attrs.frozen(kw_only=True)
 class Environment:
-    """One network and executor per client; the clocks and the random generator are shared."""
+    """One network, random generator and executor per client; the clocks are shared."""
 
     network: Callable[[], Network] = AsyncioNetwork
     clock: Callable[[], float] = time.monotonic
     """Monotonic seconds."""
     wall: Callable[[], int] = wall_ms
     """Milliseconds since the epoch, as records are stamped."""
-    random: Callable[[], Random] = shared_random
+    random: Callable[[], Random] = Random
     token_bytes: Callable[[int], bytes] = secrets.token_bytes
     """Unpredictable bytes for logins."""
     workers: Callable[[str], Executor] = Worker
