@@ -34,7 +34,8 @@ TP = TopicPartition("numbers", 0)
 class Striker:
     """Sends SIGINT to the main thread, once per `arm`, after a random time."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, longest: float = LONGEST_S) -> None:
+        self._longest = longest
         self.interrupts = 0
         self._counts = False
         """Whether a call of the client is under way."""
@@ -63,7 +64,7 @@ class Striker:
         while True:
             self._armed.wait()
             self._armed.clear()
-            self._never.wait(self._random.uniform(0, LONGEST_S))
+            self._never.wait(self._random.uniform(0, self._longest))
             signal.pthread_kill(main, signal.SIGINT)
 
     def _handle(self, _number: int, frame: FrameType | None) -> None:
