@@ -18,7 +18,6 @@ from pyclient.codec.record import Record
 from pyclient.consumer.async_facade import AsyncConsumer
 from pyclient.consumer.facade import Consumer
 from pyclient.errors import RecordTooLargeError, SerializationError
-from pyclient.held_lock import Held
 from pyclient.processing.dead_letters import Failure, raw
 from pyclient.processing.work import (
     RESTART, RETRY, Attempts, BadOutputError, Loop, Output, Progress, Step, already_running, as_outputs, check_dead_letters,
@@ -97,11 +96,13 @@ class ExactlyOnce:
             IllegalStateError: your code has begun or ended a transaction of the producer, or closed a client.
             Exception: what *transform* raised, if there is no topic for dead letters. The transaction was aborted.
         """
-        with Held(self._running, 0) as alone:
-            if not alone:
-                raise already_running()
+        if not self._running.acquire(blocking=False):
+            raise already_running()
+        try:
             with stopped_by(stop_on, self.stop):
                 run_steps(self._loop.run(), perform)
+        finally:
+            self._running.release()
 
     def stop(self) -> None:
         """Let `run` return after the present transaction. Any thread may call it, or a signal handler."""

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from pyclient.buffers.delivery import BatchResult, Observer
 from pyclient.errors import IllegalStateError, KafkaError, raisable
-from pyclient.held_lock import Held
 from pyclient.records import TopicPartition
 from pyclient.runtime.loop_thread import runs_here
 
@@ -174,7 +173,7 @@ class ThreadObserver(LoopObserver):
 
         Called in the thread itself it does not wait.
         """
-        with Held(self._starting):
+        with self._starting:
             thread = self._thread
             self._ended = self._ended or thread is None
         if thread is None:
@@ -186,7 +185,7 @@ class ThreadObserver(LoopObserver):
                 _log.warning("a delivery callback is still running after the close timeout; the producer is closed without waiting for it")
 
     def _start(self) -> None:
-        with Held(self._starting):
+        with self._starting:
             if self._thread is None and not self._ended:
                 self._thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
                 self._run_thread(self._thread)

@@ -34,8 +34,7 @@ TP = TopicPartition("numbers", 0)
 class Striker:
     """Sends SIGINT to the main thread, once per `arm`, after a random time."""
 
-    def __init__(self, seed: int, longest: float = LONGEST_S) -> None:
-        self._longest = longest
+    def __init__(self, seed: int) -> None:
         self.interrupts = 0
         self._counts = False
         """Whether a call of the client is under way."""
@@ -64,7 +63,7 @@ class Striker:
         while True:
             self._armed.wait()
             self._armed.clear()
-            self._never.wait(self._random.uniform(0, self._longest))
+            self._never.wait(self._random.uniform(0, LONGEST_S))
             signal.pthread_kill(main, signal.SIGINT)
 
     def _handle(self, _number: int, frame: FrameType | None) -> None:
