@@ -2,17 +2,17 @@
 from __future__ import annotations
 
 import ast
-import gc
 import graphlib
 import io
 import re
-import sys
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 import pytest
+
+from tests.leaks import collect_leaks_of_earlier_tests
 
 import pyclient
 
@@ -55,13 +55,8 @@ UNCODED = re.compile(r"#\s*(type:\s*ignore(?!\[)|noqa(?!:\s*[A-Z]+\d)|ruff:\s*no
 
 @pytest.fixture(autouse=True, scope="module")
 def leaks_of_earlier_tests() -> None:
-    """Print what tests of other files left open: these tests allocate much, so a collection here would fail a rule."""
-    hook = sys.unraisablehook
-    sys.unraisablehook = lambda leak: print(f"left open by a test before this file: {leak.exc_value!r} {leak.object!r}")
-    try:
-        gc.collect()
-    finally:
-        sys.unraisablehook = hook
+    """These tests allocate much, so a collection here would fail a rule."""
+    collect_leaks_of_earlier_tests()
 
 
 class Source(NamedTuple):

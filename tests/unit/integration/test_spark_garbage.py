@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from pyclient.integration.spark import garbage, producers
+from tests.leaks import collect_leaks_of_earlier_tests
 
 
 class Node:
@@ -28,6 +29,7 @@ class Closable:
 @pytest.fixture(autouse=True)
 def task(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """This process passes for a worker; afterwards it keeps no client and its garbage is collected as before."""
+    collect_leaks_of_earlier_tests()
     monkeypatch.setattr(garbage, "in_task", lambda: True)
     before = gc.get_freeze_count()
     assert before == 0, "something else has frozen objects: this file would thaw them"
