@@ -247,20 +247,24 @@ class Driver:
         self._timer = self._timer_at = None
 
     def _on_timer(self) -> None:
+        """Take a turn if a deadline has come. A response moves the deadline of silence, but not the timer."""
         self._timer = self._timer_at = None
-        if self._connections is None or self._looks or self._waiters or self._is_due(self._connections):
-            self._looks = self._scheduled = True
-            self._turn()
+        now = self._clock()
+        first = now if self._connections is None or self._looks or self._waiters else self._first_deadline(self._connections, now)
+        if first is None or first > now:
+            self._sleep_until(first)
+            return
+        self._looks = self._scheduled = True
+        self._turn()
 
-    def _is_due(self, connections: ConnectionPool) -> bool:
-        """Whether a deadline has come; else sleep on. A response moves the deadline of silence, but not the timer."""
-        now, first = self._clock(), None
+    def _first_deadline(self, connections: ConnectionPool, now: float) -> float | None:
+        """The earliest one, or any that has come."""
+        first = None
         for deadline in self._deadlines(connections):
-            if deadline is not None and deadline <= now:
-                return True
             first = earliest(first, deadline)
-        self._sleep_until(first)
-        return False
+            if first is not None and first <= now:
+                break
+        return first
 
     # ---- waiting for conditions -------------------------------------------------------------------------------------
 

@@ -113,7 +113,7 @@ class Versions:
 
 @functools.lru_cache(maxsize=16)
 def _ranges(offered: tuple[tuple[int, int, int], ...]) -> Mapping[int, VersionRange]:
-    """Read-only, and one for all connections to brokers of a release: it takes as much memory as the rest of one."""
+    """One read-only table for all connections to brokers of a release: each of its 75 ranges takes memory."""
     return MappingProxyType({key: VersionRange(low, high) for key, low, high in offered})
 
 

@@ -15,7 +15,6 @@ from pyclient.core.manager import NotSent
 from pyclient.errors import KafkaError
 
 SIZE_BYTES = cython.declare(cython.Py_ssize_t, 4)
-LAST_CORRELATION_ID = cython.declare(cython.int, 0x7FFFFFFF)
 
 
 @cython.final
@@ -64,10 +63,8 @@ class FetchExchange:
 
     @cython.cfunc
     def _encoded(self, following: NextFetch, version: cython.int) -> bytes:
-        correlation_id: cython.longlong = self._requests.correlation_id
-        self._requests.correlation_id = (correlation_id + 1) & LAST_CORRELATION_ID
         try:
-            return following.encoded(version, self._requests.correlation_id, self.connection.client_id)
+            return following.encoded(version, self._requests.next_id(), self.connection.client_id)
         except Exception as error:  # a defect; the fetch that has begun needs an outcome
             following.fetch.done(self._clock(), NotSent(KafkaError(f"a fetch could not be encoded: {error!r}")))
             raise

@@ -63,8 +63,9 @@ def receive_lent(epoll: cython.int, descriptors: list, buffers: list, bell: cyth
 
 
 def receive_readable(descriptor: cython.int, buffer: bytearray, bell: cython.int) -> tuple:
-    """As `receive_lent` of one socket that is readable, on the loop's own thread; returns what that does, but for the
-    place.
+    """Read a frame from a socket that is readable, on the loop's own thread.
+
+    Returns how many bytes are in *buffer*, and the frame as `receive_lent` does.
     """
     came: cython.Py_ssize_t = _frame(descriptor, bell, buffer)
     return came, _whole(buffer, came)

@@ -101,7 +101,7 @@ class FetchesUnderWay:
         self._fetches = {}
 
     def fetches(self):
-        """Those under way, the oldest last request first."""
+        """Those under way."""
         return list(self._fetches.values())
 
     @cython.ccall

@@ -321,7 +321,7 @@ def test_nothing_is_written_once_the_session_of_the_login_is_over(cluster: FakeC
 
 def test_after_a_fetch_that_cannot_be_encoded_reading_goes_on(
         cluster: FakeCluster, consumer: Consumer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    def fails(*_: object, **_fields: object) -> bytes:
+    def fails(*_: object) -> bytes:
         raise RuntimeError("made by the test")
 
     with monkeypatch.context() as patched:
