@@ -90,16 +90,29 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return cache
 
 
+class FirstBrokers(NamedTuple):
+    """What the first two brokers of a cache made: one that was killed, and one that ended in order."""
+
+    archive: Archive
+    usable_after_kill: bool
+    usable_while_running: bool
+    usable_at_the_end: bool
+    content: bytes
+
+
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Archive, bytes]]:
-    """An archive, and its content: tests that damage it begin with that."""
-    cache = cache_with_jars(tmp_path_factory.mktemp("trained") / "cache")
+def first_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstBrokers]:
+    cache = cache_with_jars(tmp_path_factory.mktemp("first") / "cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYCLIENT_CACHE", str(cache))
-        with LocalCluster(mode="embedded", startup_timeout=SLOW_S):
-            pass
+        with LocalCluster(mode="embedded", startup_timeout=SLOW_S) as cluster:
+            cluster.kill()
+        killed = prepare_jvm().archive.usable
+        with LocalCluster(mode="embedded", startup_timeout=SLOW_S) as cluster:
+            running = prepare_jvm().archive.usable
+            cluster.stop()
         archive = prepare_jvm().archive
-        yield archive, archive.path.read_bytes()
+        yield FirstBrokers(archive, killed, running, archive.usable, archive.path.read_bytes())
 
 
 @pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
@@ -188,30 +201,25 @@ def test_a_start_that_takes_too_long_fails_with_the_log_and_leaves_nothing(
     assert not list(tmp_path.glob("pyclient-kafka-*"))
 
 
-def test_the_first_orderly_end_makes_the_archive_that_later_starts_use(own_cache: Path) -> None:
-    with LocalCluster(mode="embedded", startup_timeout=SLOW_S):
-        assert not prepare_jvm().archive.usable
-    archive = prepare_jvm().archive
-    assert archive.usable
+def test_a_killed_first_broker_makes_no_archive_and_the_first_orderly_end_does(first_brokers: FirstBrokers) -> None:
+    assert not first_brokers.usable_after_kill
+    assert not first_brokers.usable_while_running
+    assert first_brokers.usable_at_the_end
+
+
+def test_later_starts_use_the_archive(first_brokers: FirstBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = first_brokers.archive
+    monkeypatch.setenv("PYCLIENT_CACHE", str(archive.path.parent))
     with LocalCluster(mode="embedded", startup_timeout=SLOW_S) as cluster:
         process = cluster._backend._brokers[1]._process  # type: ignore[union-attr]  # the process itself is meant
         assert archive.flags()[0] in Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
 
 
-def test_a_killed_first_broker_makes_no_archive_and_the_next_one_does(own_cache: Path) -> None:
-    with LocalCluster(mode="embedded", startup_timeout=SLOW_S) as cluster:
-        cluster.kill()
-    assert not prepare_jvm().archive.usable
-    with LocalCluster(mode="embedded", startup_timeout=SLOW_S) as cluster:
-        cluster.stop()
-    assert prepare_jvm().archive.usable
-
-
 @pytest.mark.parametrize(("begin", "end"), [(0.0, 0.001), (0.5, 0.51)], ids=["header", "middle"])
 def test_a_damaged_archive_never_breaks_a_start(
-    trained: tuple[Archive, bytes], monkeypatch: pytest.MonkeyPatch, begin: float, end: float
+    first_brokers: FirstBrokers, monkeypatch: pytest.MonkeyPatch, begin: float, end: float
 ) -> None:
-    archive, pristine = trained
+    archive, pristine = first_brokers.archive, first_brokers.content
     content = bytearray(pristine)
     part = slice(int(begin * len(content)), int(end * len(content)))
     content[part] = bytes(byte ^ 0x5A for byte in content[part])
