@@ -107,6 +107,10 @@ class FetchBuffer:
         """Bytes of fetched data held."""
         return self._bytes
 
+    def is_empty(self) -> bool:
+        """Whether there is no entry, not even one that an interrupted thread had taken."""
+        return self._taken is None and not self._entries
+
     def __repr__(self) -> str:
         return f"<FetchBuffer {len(self._entries)} entries {self._bytes} B>"
 

@@ -11,7 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
 import attrs
 
@@ -324,6 +324,10 @@ class Bounds:
     """Bytes that this thread may decompress. A larger batch is refused; another thread opens it (`Chunk.refused`)."""
 
 
+NOTHING: Final[Records[Any, Any]] = Records()
+"""No records, and no position that moved: what most polls find first."""
+
+
 class _Taking:
     """What a `collect` has taken, and how much more it may take."""
 
@@ -348,6 +352,8 @@ def collect(buffer: FetchBuffer, limit: int, decode: Decode | None, keep: Callab
         KafkaError: an error comes next; the records before it were returned earlier.
         Exception: *decode* raised for the next record, which stays in the buffer.
     """
+    if buffer.is_empty():
+        return NOTHING
     taking = _Taking(limit, bounds)
     try:
         _collect(buffer, taking, decode)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyclient.buffers.record_iterator import RecordCursor
 from pyclient.buffers.records_view import (
-    Bounds, Records, collect, join, memory_of, only, positions_after, positions_before, records_after, runs_of, split_at, without)
+    NOTHING, Bounds, Records, collect, join, memory_of, only, positions_after, positions_before, records_after, runs_of, split_at, without)
 from pyclient.client.interceptors import consumer_interceptors
 from pyclient.codec.record import Record
 from pyclient.consumer.core import ConsumerCore
@@ -102,7 +102,7 @@ class ConsumedPositions:
 
     def mark_returned(self, records: Records[Any, Any]) -> None:
         """A poll returns *records*."""
-        positions = records.next_offsets()
+        positions = () if records is NOTHING else records.next_offsets()
         if not positions:  # nor are there records
             self._in_transit = None
             return
@@ -126,9 +126,12 @@ class ConsumedPositions:
 
     def settle(self) -> None:
         """What was returned counts as consumed from now on. An iteration gives back the records it has not shown."""
-        self._put_back()
-        self.stop_iteration()
-        self._consume_returned()
+        if self._in_transit is not None:
+            self._put_back()
+        if self._cursor is not None:
+            self.stop_iteration()
+        if self._returned:
+            self._consume_returned()
 
     def _consume_returned(self) -> None:
         if self._returned:
@@ -251,10 +254,14 @@ class ConsumedPositions:
 
     # ---- commits ----------------------------------------------------------------------------------------------------
 
-    def due(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Positions for an automatic commit now; empty while the interval has not passed."""
-        if not self.auto_commits or (now := self._core.clock()) < self._next_auto_commit:
-            return {}
+    @property
+    def auto_commit_is_due(self) -> bool:
+        """Whether the interval between automatic commits has passed."""
+        return self.auto_commits and self._core.clock() >= self._next_auto_commit
+
+    def begin_auto_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions to commit now; the next interval begins."""
+        now = self._core.clock()
         self._next_auto_commit = now + self._core.config.auto_commit_interval_ms / 1000
         return self.uncommitted()
 

@@ -105,23 +105,26 @@ class ConsumerCore(ClientCore):
         After a wait without data the loop's thread does: an idle consumer has nothing to gain.
         """
         until = None if timeout is None else self.clock() + timeout
-        if not self._idle:
-            self._wait_in_place(until)
+        if not self._idle and self._wait_in_place(until):
+            return True
         came = self.buffer.wait(None if until is None else max(0.0, until - self.clock()))
         self._idle = not came
         return came
 
-    def _wait_in_place(self, until: float | None) -> None:
-        """Ends early when the loop has to do something: once that is done, its place may be taken again."""
+    def _wait_in_place(self, until: float | None) -> bool:
+        """Returns whether there is data. Ends early when the loop has to do something: once that is done, its place may
+        be taken again.
+        """
         for _ in range(ATTEMPTS):
             left = None if until is None else until - self.clock()
             if self._in_place is None or self._fetch_in_place is None or (left is not None and left <= 0):
-                return
+                break
             if self._fetch_in_place.wait(left):
-                return
+                break
             self._in_place.run_until(self.buffer.has_news, self.buffer.has_news, left)
             if self.buffer.has_news():
-                return
+                break
+        return self.buffer.ready()
 
     async def wait_for_data(self, timeout: float | None) -> bool:
         """Wait for data that can be taken, a wakeup or a rebalance; False when *timeout* seconds passed without."""

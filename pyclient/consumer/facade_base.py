@@ -283,8 +283,10 @@ class ConsumerBase(Facade):
         """Commit what earlier polls returned, every auto_commit_interval_ms, also while a poll waits (C21)."""
         pending = self._pending_commits
         pending.run_callbacks(log_failure)
-        if not pending and self._core.may_auto_commit and (due := self._consumed_positions.due()):
-            self._start_commit(as_offsets(due), log_failure, automatic=True)
+        if not self._consumed_positions.auto_commit_is_due or pending or not self._core.may_auto_commit:
+            return
+        if positions := self._consumed_positions.begin_auto_commit():
+            self._start_commit(as_offsets(positions), log_failure, automatic=True)
 
     def _start_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit, *, automatic: bool = False) -> None:
         timeout = self._config.default_api_timeout_ms / 1000

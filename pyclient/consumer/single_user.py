@@ -62,7 +62,7 @@ class SingleUser:
     def enter(self, frame: FrameType) -> None:
         """Let the call of this *frame* use the consumer, until `__exit__`."""
         self._check()
-        if self.in_listener:
+        if self._listener_user is not None and self.in_listener:  # the first alone is known without a call
             return
         call = (self._user(), frame)
         held = self._held.setdefault(None, call)
@@ -78,7 +78,7 @@ class SingleUser:
             raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if not self.in_listener:
+        if self._listener_user is None or not self.in_listener:
             self._held.pop(None, None)
 
 
@@ -109,7 +109,7 @@ class OutsideListeners:
         self._single_user = single_user
 
     def __enter__(self) -> None:
-        if self._single_user.in_listener:
+        if self._single_user._listener_user is not None and self._single_user.in_listener:
             raise IllegalStateError("called inside a rebalance listener, which runs in the middle of a poll: there commit, seek and pause are "
                                     "allowed; call poll, subscribe, assign and close outside of the listener")
         self._single_user.enter(sys._getframe(1))
