@@ -17,6 +17,7 @@ from pyclient.codec.avro_program import node_of
 from pyclient.codec.record import Record
 from pyclient.errors import ConfigurationError, SerializationError
 from pyclient.integration.spark.avro_types import arrow_from_spark, arrow_in_spark, spark_type
+from pyclient.integration.spark.garbage import leave_out_what_is_loaded
 from pyclient.integration.spark.producers import pickled
 from pyclient.serializers.avro_arrow import AvroDecoder, AvroEncoder
 from pyclient.serializers.avro_codec import ColumnSource
@@ -122,7 +123,9 @@ def _udf(name: str, task: Reading | Writing, kind: DataType) -> Callable[..., Co
     from pyspark.sql import functions
 
     def run(*columns: Any) -> Any:
-        return task(*columns)
+        made = task(*columns)
+        leave_out_what_is_loaded()
+        return made
 
     run.__name__ = name  # what plans and the new column are called
     array = import_module("pyarrow").Array
@@ -160,7 +163,6 @@ def forget() -> None:
     """Close the decoders of this process."""
     while _kept:
         _kept.popitem()[1].client.close()
-
 
 
 @attrs.frozen

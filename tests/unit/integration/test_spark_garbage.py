@@ -62,6 +62,15 @@ def test_what_became_garbage_after_it_was_left_out_is_collected_with_the_next_cl
     assert gone() is None
 
 
+def test_a_task_without_a_client_leaves_out_what_is_loaded_once() -> None:
+    garbage.leave_out_what_is_loaded()
+    frozen = gc.get_freeze_count()
+    assert frozen > 1000
+    later = Node()
+    garbage.leave_out_what_is_loaded()
+    assert any(each is later for each in gc.get_objects()), "one collection a process is enough"
+
+
 def test_a_process_that_runs_no_task_collects_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     with producers.borrowed({"client": "one"}, Closable):
