@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -67,6 +68,8 @@ class Listener:
             self._loop.call_later(PAUSE_S, self._watch)
             return
         accepted.setblocking(False)
+        with contextlib.suppress(OSError):  # the client is gone, as its protocol will notice
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as brokers; asyncio does it for its own sockets only
         task = self._loop.create_task(self._enter(accepted))
         self._entering.add(task)
         task.add_done_callback(self._entered)

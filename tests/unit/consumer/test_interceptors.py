@@ -299,7 +299,7 @@ def test_C21_a_filter_that_drops_everything_makes_progress_and_commits_while_one
     with reading(fake_cluster, watching, max_poll_records=2, auto_commit_interval_ms=0) as consumer:
         def feed() -> None:
             try:
-                eventually(lambda: (fake_cluster.produce("t", b"more"), len(watching.reported) >= 3)[1])
+                eventually(lambda: (fake_cluster.produce("t", b"more"), len(watching.reported) >= 3 and watching.reported[-1][TP] >= 30)[1])
                 seen.append("reported")
             finally:
                 consumer.wakeup()

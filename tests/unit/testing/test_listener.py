@@ -57,6 +57,22 @@ def test_connections_accepted_before_the_end_reach_a_protocol_and_others_are_rej
     assert len(made) == (turns > 1)
 
 
+def test_a_short_answer_is_sent_at_once_though_the_one_before_is_not_acknowledged() -> None:
+    """As brokers do (TCP_NODELAY). Otherwise a client that gave up a request gets each later answer 40 ms late."""
+    made: list[asyncio.Transport] = []
+
+    async def test() -> None:
+        listener = Listener(socket.create_server(("127.0.0.1", 0)), lambda: Recorder(made))
+        with socket.create_connection(("127.0.0.1", listener.port), 5) as client:
+            assert await asyncio.to_thread(said_to, client) == b"!"
+            listener.close()
+            assert made[0].get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            made[0].abort()
+            await asyncio.sleep(0)
+
+    run(test())
+
+
 def test_a_system_error_is_logged_and_accepting_continues(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener_module, "PAUSE_S", 0.0)
     made: list[asyncio.Transport] = []
