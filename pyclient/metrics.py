@@ -11,6 +11,7 @@ from enum import Enum
 from threading import RLock
 from typing import Final, NamedTuple, TypeAlias
 
+from pyclient.held_lock import Held
 from pyclient.metric_values import Total, Windows
 
 Labels = tuple[str, ...]
@@ -171,7 +172,7 @@ class Metrics:
         if now < self.next_mark:
             return
         totals = self._all_totals()
-        with self._lock:
+        with Held(self._lock):
             if now >= self.next_mark:
                 self.next_mark = now + self._window_s
                 self._marks.append(_Mark(now, totals))
@@ -211,7 +212,7 @@ class Metrics:
 
     def _base(self, now: float) -> _Mark:
         """The mark of the oldest window that is recent enough."""
-        with self._lock:
+        with Held(self._lock):
             return next(mark for mark in self._marks if self._counts(mark.at, now))
 
     def _counts(self, since: float, now: float) -> bool:

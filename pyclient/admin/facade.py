@@ -23,6 +23,7 @@ from pyclient.client.core import ClientCore
 from pyclient.config import AdminConfig
 from pyclient.config.declaration import with_hidden_secrets
 from pyclient.foreign_calls import answers_foreign_calls
+from pyclient.held_lock import Held
 from pyclient.option_types import AdminOptions
 from pyclient.runtime.loop_thread import Portal
 
@@ -89,10 +90,8 @@ class Admin(TopicCalls, ConfigCalls, RecordCalls, GroupCalls, TransactionCalls, 
     def close(self) -> None:
         """Close the client; calls under way raise ClientClosedError. Idempotent."""
         self._core.check_process()
-        with self._closing:
-            if self._core.closed is None:
-                self._portal.call(self._core.close)
-                self._portal.stop()
+        with Held(self._closing):
+            self._portal.end(self._core.close)
 
     def __enter__(self) -> Self:
         self._open_core()

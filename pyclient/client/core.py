@@ -57,6 +57,7 @@ class ClientCore:
         self.outages = Outages(config.ROLE, self.metadata, self.connections.failure_report)
         self.calls = Calls(self.metadata, request_timeout=self.request_timeout, backoff=self.backoff)
         self.loop: asyncio.AbstractEventLoop | None = None
+        self._ended = False
         self.closed: KafkaError | None = None
         self.refused: KafkaError | None = None
         """Why no broker accepts this client (wrong credentials, say): every call raises this from now on."""
@@ -123,15 +124,17 @@ class ClientCore:
         self.driver.start(self.connections, self.managers(), self.lone())
 
     async def close(self) -> None:
-        """End every call and close every connection. Idempotent."""
-        if self.closed is not None:
+        """End every call and close every connection. Idempotent; the next close does what a cancellation ended."""
+        if self._ended or self.is_forked:
             return
-        self.check_loop()
-        self.closed = ClientClosedError(f"this {self.config.ROLE} is closed: open a new one")
+        if self.closed is None:
+            self.check_loop()
+            self.closed = ClientClosedError(f"this {self.config.ROLE} is closed: open a new one")
         self.calls.close(self.closed)
         self.driver.stop(self.closed)
         await self.connections.close(self.close_linger)
         process_hooks.unregister(self)
+        self._ended = True
 
     def forked(self) -> None:
         """This process is a forked child: the connections belong to the parent, so nothing may be sent on them."""

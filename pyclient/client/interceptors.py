@@ -27,6 +27,7 @@ class Interceptors:
     def __init__(self, chain: Iterable[ProducerInterceptor], dispatch: Dispatch) -> None:
         self._chain = tuple(chain)
         self._dispatch = dispatch
+        self._closed = False
 
     def on_send(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers]:
         """The record after all of them; one that raises leaves it unchanged."""
@@ -51,8 +52,10 @@ class Interceptors:
         self._dispatch(lambda: self.on_outcome(None, cause))
 
     def close(self) -> None:
-        """Close them, after they were notified of the last outcome."""
-        self._dispatch(lambda: _close(self._chain))
+        """Close them, after they were notified of the last outcome. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._dispatch(lambda: _close(self._chain))
 
 
 class ConsumerInterceptors:

@@ -15,6 +15,7 @@ from pyclient.client.facade_base import OPTION, AsyncFacade, raise_or_note, seco
 from pyclient.codec.record import Record
 from pyclient.config.declaration import with_hidden_secrets
 from pyclient.consumer.arguments import as_partition, as_partitions, as_times
+from pyclient.consumer.commit_order import Turn
 from pyclient.consumer.facade_base import CLOSE_TIMEOUT_MS, Offsets, SomePartitions
 from pyclient.consumer.metadata_calls import AsyncMetadataCalls
 from pyclient.consumer.pending_commits import CommitTask, OnCommit
@@ -246,9 +247,12 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
         self._core.check_open()
         return function()
 
-    def _start(self, make: Callable[[], Coroutine[Any, Any, None]]) -> CommitTask:
+    def _start(self, make: Callable[[Turn | None], Coroutine[Any, Any, None]]) -> CommitTask:
         self._core.check_open()
-        return asyncio.get_running_loop().create_task(make())
+        turn = self._core.commits.order.announce()  # now: a commit that is awaited before the task begins comes after it
+        task = asyncio.get_running_loop().create_task(make(turn))
+        task.add_done_callback(lambda _: turn.end())  # it may be cancelled before it runs
+        return task
 
     def _user(self) -> object:
         return asyncio.current_task()

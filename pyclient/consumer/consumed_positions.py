@@ -289,10 +289,10 @@ class ConsumedPositions:
             return None
 
     def close(self) -> None:
-        """Close the interceptors, after the last commit was reported."""
-        chain, self._interceptors = self._interceptors, None
-        if chain is not None:
-            chain.close()
+        """Close the interceptors, after the last commit was reported. The next call does what Ctrl-C ended."""
+        if self._interceptors is not None:
+            self._interceptors.close()
+            self._interceptors = None
 
 
 class CommitState:

@@ -309,11 +309,14 @@ class ConsumerCore(ClientCore):
         self.driver.wake()
 
     def begin_change(self) -> Change | None:
-        """Begin the next change that the user's thread must carry out; None if there is none."""
+        """Begin the next change that the user's thread must carry out; None if there is none.
+
+        First comes one that was begun by a call that Ctrl-C ended.
+        """
         group = self.member()
         change = group.change
         if change is None or not group.begin(change):
-            return None
+            return group.begun
         if change.kind is ChangeKind.ASSIGNED:
             self.fetcher.add(change.partitions, self.clock(), held=True)
         else:

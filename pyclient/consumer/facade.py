@@ -15,6 +15,7 @@ from pyclient.client.facade_base import OPTION, raise_or_note, seconds
 from pyclient.config.declaration import with_hidden_secrets
 from pyclient.codec.record import Record
 from pyclient.consumer.arguments import as_partition, as_partitions, as_times
+from pyclient.consumer.commit_order import Turn
 from pyclient.consumer.facade_base import CLOSE_TIMEOUT_MS, Offsets, SomePartitions
 from pyclient.consumer.metadata_calls import MetadataCalls
 from pyclient.consumer.pending_commits import CommitTask, OnCommit
@@ -56,6 +57,7 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         plugins = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors}
         super().__init__(config, {**options, **plugins}, interceptors, topics, rebalance_listener)
+        self._ended = False
         self._portal = Portal("pyclient-consumer", lends=self._core.connections.uses_sockets)
         self._portal.call(self._core.start)
         self._core.lend(self._portal)
@@ -143,8 +145,8 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
         self._pending_commits.run_callbacks()
         with self._single_user.outside_listeners:
             records = self._poll_records(limit, wait)
-            self._consumed_positions.mark_returned(records)
-            return records
+        self._consumed_positions.mark_returned(records)  # last: if Ctrl-C comes before, the next poll returns them
+        return records
 
     def __iter__(self) -> Iterator[Record[K_co, V_co]]:
         """Every record, without end. A record counts as consumed when the next one is requested.
@@ -304,16 +306,23 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
             raise_or_note(failed, error, "consumer")
 
     def _close(self, timeout: float | None, *, clean: bool, leave: bool | None = None) -> None:
-        if self._core.closed is not None:
+        if self._ended or self._core.is_forked:
+            return
+        if self._portal.ends:  # Ctrl-C ended an earlier close, which may not have reached the core yet
+            self._end()
             return
         with self._single_user.outside_listeners:
             try:
                 self._drive(self._finish(timeout, clean=clean, leave=leave))
             finally:
-                self._portal.call(self._core.close)
-                self._portal.stop()
-                self._pending_commits.run_callbacks()
-                self._consumed_positions.close()
+                self._end()
+
+    def _end(self) -> None:
+        """Repeatable."""
+        self._portal.end(self._core.close)
+        self._pending_commits.run_callbacks()
+        self._consumed_positions.close()
+        self._ended = True
 
     # ---- how a sync consumer waits ----------------------------------------------------------------------------------
 
@@ -326,8 +335,8 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
     def _run_on_loop(self, function: Callable[[], T]) -> T:
         return self._portal.run(function)
 
-    def _start(self, make: Callable[[], Coroutine[Any, Any, None]]) -> CommitTask:
-        return self._portal.submit(make)
+    def _start(self, make: Callable[[Turn | None], Coroutine[Any, Any, None]]) -> CommitTask:
+        return self._portal.submit(lambda: make(None))  # a turn announced here would be left behind by Ctrl-C; calls begin in order
 
     def _user(self) -> object:
         return threading.get_ident()

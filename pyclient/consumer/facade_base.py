@@ -15,6 +15,7 @@ from pyclient.client.facade_base import Facade, left, seconds, sooner
 from pyclient.codec.record import Record
 from pyclient.config import ConsumerConfig
 from pyclient.consumer.arguments import as_limit, as_offsets, as_partition, as_partitions, as_subscription, as_sought, check_callback, some_partitions
+from pyclient.consumer.commit_order import Turn
 from pyclient.consumer.consumed_positions import ConsumedPositions
 from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.description import description
@@ -76,8 +77,8 @@ class ConsumerBase(Facade):
         """Call *function*, which does not wait, on the client's loop."""
         raise NotImplementedError
 
-    def _start(self, make: Callable[[], Coroutine[Any, Any, None]]) -> CommitTask:
-        """Start a coroutine on the client's loop without waiting for it."""
+    def _start(self, make: Callable[[Turn | None], Coroutine[Any, Any, None]]) -> CommitTask:
+        """Start a commit on the client's loop without waiting for it. Without a turn it announces one as it begins."""
         raise NotImplementedError
 
     # ---- assignment -------------------------------------------------------------------------------------------------
@@ -290,13 +291,7 @@ class ConsumerBase(Facade):
 
     def _start_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit, *, automatic: bool = False) -> None:
         timeout = self._config.default_api_timeout_ms / 1000
-        turn = self._core.commits.order.announce()
-        try:
-            task = self._start(lambda: self._core.commit(offsets, timeout, automatic=automatic, turn=turn))
-        except BaseException:
-            turn.end()
-            raise
-        task.add_done_callback(lambda _: turn.end())  # it may be cancelled before it runs
+        task = self._start(lambda turn: self._core.commit(offsets, timeout, automatic=automatic, turn=turn))
         self._pending_commits.add(task, offsets, callback)
 
     # ---- close ------------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ Rule: a callback runs in the thread or task that uses the consumer, and may use 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import logging
 import threading
 from collections import deque
@@ -15,11 +14,13 @@ from typing import TypeAlias
 from pyclient.consumer.consumed_positions import ConsumedPositions
 from pyclient.consumer.core import ConsumerCore
 from pyclient.errors import counted
+from pyclient.held_lock import Held
 from pyclient.records import OffsetAndMetadata, TopicPartition
+from pyclient.runtime.loop_call import LoopCall
 
 _log = logging.getLogger(__name__)
 OnCommit: TypeAlias = Callable[[Mapping[TopicPartition, OffsetAndMetadata], BaseException | None], object]
-CommitTask: TypeAlias = "concurrent.futures.Future[None] | asyncio.Task[None]"
+CommitTask: TypeAlias = "LoopCall[None] | asyncio.Task[None]"
 
 
 class PendingCommits:
@@ -53,12 +54,12 @@ class PendingCommits:
         A second thread runs none while the first is here; the first one checks again. The second gets its
         ConcurrentUseError later.
         """
-        while self._pending and self._first_has_ended(only) and self._lock.acquire(blocking=False):
-            try:
-                if self._first_has_ended(only):
+        while self._pending and self._first_has_ended(only):
+            with Held(self._lock, 0) as alone:
+                if alone and self._first_has_ended(only):
                     self._report_first()
-            finally:
-                self._lock.release()
+            if not alone:
+                return
 
     def _first_has_ended(self, only: OnCommit | None) -> bool:
         try:

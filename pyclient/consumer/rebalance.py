@@ -38,6 +38,8 @@ class Rebalancing:
         self._identity = Identity()
         self._polled_at: float | None = None
         self.listener: object = None
+        self._carried_out: tuple[Change, BaseException | None] | None = None
+        """The last change that the group was not notified of: Ctrl-C may end that step; the next poll repeats it."""
 
     # ---- around a poll ----------------------------------------------------------------------------------------------
 
@@ -110,15 +112,24 @@ class Rebalancing:
             raise raisable(first) if isinstance(first, KafkaError) else first
 
     def _change(self, change: Change) -> Steps[Step, None]:
-        error: BaseException | None = None
+        """Ctrl-C ends it; the next poll carries the change out again."""
+        if self._carried_out is not None and self._carried_out[0] is change:
+            yield from self._end_change(*self._carried_out)
+            return
         try:
             yield from self._before_change(change)
-        except BaseException as raised:
-            error = raised
+        except KeyboardInterrupt:
             raise
-        finally:
-            self._consumed_positions.forget(change.partitions)
-            yield OnLoop(lambda: self._core.end_change(change, error))
+        except BaseException as error:
+            yield from self._end_change(change, error)
+            raise
+        yield from self._end_change(change, None)
+
+    def _end_change(self, change: Change, error: BaseException | None) -> Steps[Step, None]:
+        self._consumed_positions.forget(change.partitions)
+        self._carried_out = change, error
+        yield OnLoop(lambda: self._core.end_change(change, error))
+        self._carried_out = None
 
     def _before_change(self, change: Change) -> Steps[Step, None]:
         if change.kind is ChangeKind.REVOKED:

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TypeAlias
 
 from pyclient.errors import ConcurrentUseError, IllegalStateError
+from pyclient.held_lock import Held
 
 
 Call: TypeAlias = tuple[object, FrameType]
@@ -18,8 +19,8 @@ class SingleUser:
     """``with single_user:`` around each call.
 
     A call by a rebalance listener is part of the call in which the listener runs. Ctrl-C may end a call between the
-    lines that take and release the consumer: what was taken by a call that is no longer on the thread's stack counts
-    as released.
+    lines that take and release the consumer: what was taken by a call that is no longer on its thread's stack counts
+    as released, in every thread.
 
     *check* raises when the consumer is closed; *user* returns the caller: a thread or a task.
 
@@ -27,13 +28,15 @@ class SingleUser:
         ConcurrentUseError: another thread or task is using the consumer.
     """
 
-    __slots__ = ("_check", "_held", "_listener_user", "_user", "outside_listeners")
+    __slots__ = ("_check", "_held", "_listener", "_user", "as_listener", "outside_listeners")
 
     def __init__(self, check: Callable[[], object], user: Callable[[], object]) -> None:
         self._check = check
         self._user = user
         self._held: dict[None, Call] = {}  # at most one; setdefault takes the consumer and says by whom, in one step
-        self._listener_user: object = None  # the thread or task that runs a listener now
+        self._listener: Call | None = None  # the thread or task that runs a listener now
+        self.as_listener = AsListener(self)
+        """Around a call of the user's listener."""
         self.outside_listeners = OutsideListeners(self)
         """The same for calls that a listener must not make."""
 
@@ -44,16 +47,12 @@ class SingleUser:
     @property
     def in_listener(self) -> bool:
         """Whether the caller is a listener."""
-        return self._listener_user is not None and self._listener_user == self._user()
+        listener = self._listener
+        return listener is not None and listener[0] == self._user() and not is_over(listener)
 
-    @contextmanager
-    def as_listener(self) -> Iterator[None]:
-        """Around a call of the user's listener."""
-        self._listener_user = self._user()
-        try:
-            yield
-        finally:
-            self._listener_user = None
+    def listens(self, frame: FrameType | None) -> None:
+        """The call of this *frame* runs a listener now; None: no more."""
+        self._listener = None if frame is None else (self._user(), frame)
 
     # No generators here: every poll enters and exits.
     def __enter__(self) -> None:
@@ -62,15 +61,14 @@ class SingleUser:
     def enter(self, frame: FrameType) -> None:
         """Let the call of this *frame* use the consumer, until `__exit__`."""
         self._check()
-        if self._listener_user is not None and self.in_listener:  # the first alone is known without a call
+        if self._listener is not None and self.in_listener:  # the first alone is known without a call
             return
         call = (self._user(), frame)
-        held = self._held.setdefault(None, call)
-        if held is not call:
-            if not was_interrupted(held, call):
+        while (held := self._held.setdefault(None, call)) is not call:
+            if not is_over(held):
                 raise ConcurrentUseError("this consumer is being used by another thread or task: only wakeup() may be called meanwhile. "
                                          "Give each its own consumer.")
-            self._held[None] = call
+            self._release(held)
         try:
             self._check()  # `close` of another thread may have ended since the first look: a poll would wait for ever
         except BaseException:
@@ -78,22 +76,46 @@ class SingleUser:
             raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._listener_user is None or not self.in_listener:
+        if self._listener is None or not self.in_listener:
             self._held.pop(None, None)
 
+    def _release(self, held: Call) -> None:
+        """What an interrupted call held. Not what another thread, which saw that too, has taken meanwhile."""
+        with Held(_releasing):
+            if self._held.get(None) is held:
+                del self._held[None]
 
-def was_interrupted(held: Call, call: Call) -> bool:
-    """Whether *held* was a call of the same thread that is over, although it has not released the consumer.
+
+_releasing = threading.Lock()
+
+
+def is_over(call: Call) -> bool:
+    """Whether a thread's call is not on its stack any more.
 
     Tasks are not interrupted between two lines; only their calls may be suspended, off any stack.
     """
-    (holder, before), (user, frame) = held, call
-    if holder != user or not isinstance(user, int):
+    user, frame = call
+    if not isinstance(user, int):
         return False
-    above: FrameType | None = frame
-    while above is not None and above is not before:
+    above: FrameType | None = sys._current_frames().get(user)
+    while above is not None and above is not frame:
         above = above.f_back
     return above is None
+
+
+class AsListener:
+    """Around a call of a listener. Not a generator: Ctrl-C inside `contextmanager` would leave it suspended."""
+
+    __slots__ = ("_single_user",)
+
+    def __init__(self, single_user: SingleUser) -> None:
+        self._single_user = single_user
+
+    def __enter__(self) -> None:
+        self._single_user.listens(sys._getframe(1))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._single_user.listens(None)
 
 
 class OutsideListeners:
@@ -109,7 +131,7 @@ class OutsideListeners:
         self._single_user = single_user
 
     def __enter__(self) -> None:
-        if self._single_user._listener_user is not None and self._single_user.in_listener:
+        if self._single_user._listener is not None and self._single_user.in_listener:
             raise IllegalStateError("called inside a rebalance listener, which runs in the middle of a poll: there commit, seek and pause are "
                                     "allowed; call poll, subscribe, assign and close outside of the listener")
         self._single_user.enter(sys._getframe(1))

@@ -46,11 +46,11 @@ class CallListener:
 
     def run(self, portal: Portal) -> Any:
         """As `Step.run`."""
-        with self.single_user.as_listener():
+        with self.single_user.as_listener:
             return self.method(list(self.partitions))
 
     async def run_async(self) -> Any:
         """As `Step.run_async`. The method may be a plain function or a coroutine function."""
-        with self.single_user.as_listener():
+        with self.single_user.as_listener:
             result = self.method(list(self.partitions))
             return await result if inspect.isawaitable(result) else result

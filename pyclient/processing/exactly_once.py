@@ -18,6 +18,7 @@ from pyclient.codec.record import Record
 from pyclient.consumer.async_facade import AsyncConsumer
 from pyclient.consumer.facade import Consumer
 from pyclient.errors import RecordTooLargeError, SerializationError
+from pyclient.held_lock import Held
 from pyclient.processing.dead_letters import Failure, raw
 from pyclient.processing.work import (
     RESTART, RETRY, Attempts, BadOutputError, Loop, Output, Progress, Step, already_running, as_outputs, check_dead_letters,
@@ -67,7 +68,7 @@ class ExactlyOnce:
         self._transform = transform
         self._dead_letters = dead_letters
         self._retry = retry
-        self._stopped = threading.Event()
+        self._stopped = Stopped()
         self._running = threading.Lock()
 
     @classmethod
@@ -96,13 +97,11 @@ class ExactlyOnce:
             IllegalStateError: your code has begun or ended a transaction of the producer, or closed a client.
             Exception: what *transform* raised, if there is no topic for dead letters. The transaction was aborted.
         """
-        if not self._running.acquire(blocking=False):
-            raise already_running()
-        try:
+        with Held(self._running, 0) as alone:
+            if not alone:
+                raise already_running()
             with stopped_by(stop_on, self.stop):
                 run_steps(self._loop.run(), perform)
-        finally:
-            self._running.release()
 
     def stop(self) -> None:
         """Let `run` return after the present transaction. Any thread may call it, or a signal handler."""
@@ -287,6 +286,26 @@ async def perform_async(step: Step) -> Any:
     return await result if inspect.isawaitable(result) else result
 
 
+class Stopped:
+    """An event that a signal handler may set while its own thread waits for it; threading's would wait for a lock."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def set(self) -> None:
+        """End each wait, those to come too."""
+        self._is_set = True
+        with suppress(RuntimeError):  # it is open already
+            self._gate.release()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it is set, at most so many seconds. One thread at a time."""
+        if not self._is_set and self._gate.acquire(timeout=min(seconds, threading.TIMEOUT_MAX)):
+            self.set()
+
+
 @contextmanager
 def stopped_by(signals: Iterable[signal.Signals], stop: Callable[[], None]) -> Iterator[None]:
     """While it is open these signals call *stop*; in another thread than the main one it does nothing."""
@@ -295,8 +314,10 @@ def stopped_by(signals: Iterable[signal.Signals], stop: Callable[[], None]) -> I
     def handle(_number: int, _frame: FrameType | None) -> None:
         stop()
 
-    before = {each: signal.signal(each, handle) for each in chosen}
+    before = {each: signal.getsignal(each) for each in chosen}
     try:
+        for each in chosen:
+            signal.signal(each, handle)
         yield
     finally:
         for each, handler in before.items():

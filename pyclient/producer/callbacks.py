@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pyclient.buffers.delivery import BatchResult, Observer
 from pyclient.errors import IllegalStateError, KafkaError, raisable
+from pyclient.held_lock import Held
 from pyclient.records import TopicPartition
 from pyclient.runtime.loop_thread import runs_here
 
@@ -173,7 +174,7 @@ class ThreadObserver(LoopObserver):
 
         Called in the thread itself it does not wait.
         """
-        with self._starting:
+        with Held(self._starting):
             thread = self._thread
             self._ended = self._ended or thread is None
         if thread is None:
@@ -185,7 +186,7 @@ class ThreadObserver(LoopObserver):
                 _log.warning("a delivery callback is still running after the close timeout; the producer is closed without waiting for it")
 
     def _start(self) -> None:
-        with self._starting:
+        with Held(self._starting):
             if self._thread is None and not self._ended:
                 self._thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
                 self._run_thread(self._thread)

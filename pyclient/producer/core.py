@@ -362,15 +362,14 @@ class ProducerCore(ClientCore):
         """Close and fail what is not settled; `finish` delivers first."""
         self.check_loop()
         self.accumulator.close()
-        first = self.closed is None
-        if first:
+        if self.closed is None:
             if self._lanes is not None:
                 self._lanes.interrupt()
             self.sender.abandon(ClientClosedError("the producer was closed before the record was acknowledged"))
         await super().close()
         if self._workers is not None:
             self._workers.shutdown(wait=True)
-        if first and self.interceptors is not None:
+        if self.interceptors is not None:
             self.interceptors.close()
 
 

@@ -14,6 +14,7 @@ import warnings
 from typing import Final
 
 from pyclient.errors import DeliveryError, KafkaError, KafkaTimeoutError, counted
+from pyclient.held_lock import Held
 from pyclient.runtime import process_hooks
 from pyclient.producer.callbacks import ThreadObserver
 from pyclient.runtime.loop_thread import Portal
@@ -46,6 +47,7 @@ class ProducerShutdown:
         self._portal = portal
         self._observer = observer
         self._closing = threading.Lock()
+        self._ended = False
         process_hooks.add_exit_hook(self)
 
     def close(self, limit: float | None) -> None:
@@ -55,36 +57,30 @@ class ProducerShutdown:
             DeliveryError: records failed whose error was not looked at.
             KafkaTimeoutError: another thread is closing it and did not finish within *limit*.
         """
-        if self._core.closed is not None and not self._closing.locked():
+        if self._ended or self._core.is_forked:
             return
-        if not self._enter(limit):
-            return
-        try:
-            if self._core.closed is None:
+        in_callback = self._observer.on_callback_thread()  # the thread that closes waits for this callback: no waiting for it here
+        seconds = 0 if in_callback else -1 if limit is None else min(limit, threading.TIMEOUT_MAX)
+        with Held(self._closing, seconds) as alone:
+            if alone and not self._ended:
                 self._close(limit)
-        finally:
-            self._closing.release()
-
-    def _enter(self, limit: float | None) -> bool:
-        if self._observer.on_callback_thread():  # the thread that closes waits for this callback: waiting for it here would be a deadlock
-            return self._closing.acquire(blocking=False)
-        if not self._closing.acquire(timeout=-1 if limit is None else min(limit, threading.TIMEOUT_MAX)):
+        if not alone and not in_callback:
             raise KafkaTimeoutError(f"another thread is closing this producer and has not finished after {limit} s")
-        return True
 
     def _close(self, limit: float | None) -> None:
         until = None if limit is None else time.monotonic() + limit
         try:
-            self._portal.call(lambda: self._core.finish(limit))
+            if not self._portal.ends:
+                self._portal.call(lambda: self._core.finish(limit))
         except (KeyboardInterrupt, SystemExit):
             until = time.monotonic()
             _log.warning("gave up closing the producer in order: %s not acknowledged", counted(self._core.unsettled(), "record"))
             raise
         finally:
-            self._portal.call(self._core.close)  # Ctrl-C may have ended finish() early
-            self._portal.stop()
+            self._portal.end(self._core.close)  # Ctrl-C may have ended finish() early
             self._observer.close(None if until is None else max(0.0, until - time.monotonic()))
             process_hooks.remove_exit_hook(self)
+            self._ended = True  # what Ctrl-C ended before is done by the next close
 
     def forget(self) -> None:
         """The unclosed producer was garbage-collected: deliver for ``delivery_timeout_ms`` in the background, end."""

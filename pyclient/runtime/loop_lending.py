@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, TypeVarTuple
 
+from pyclient.held_lock import Held
 from pyclient.runtime.epoll_sleep import EpollSleep, new_timer
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ if sys.platform == "linux":
 
         def ring(self) -> None:
             """Ask a thread that waits with the lock to give it back; nothing once closed. Any thread may call it."""
-            with self._bell_lock:
+            with Held(self._bell_lock):
                 if self.bell >= 0:
                     os.eventfd_write(self.bell, 1)
 
@@ -130,7 +131,7 @@ if sys.platform == "linux":
 
         def close(self) -> None:
             """As `selectors.BaseSelector.close`."""
-            with self._bell_lock:
+            with Held(self._bell_lock):
                 bell, self.bell = self.bell, -1
                 os.close(bell)
             if self.timer >= 0:

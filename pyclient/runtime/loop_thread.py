@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from pyclient.errors import ClientClosedError, IllegalStateError
+from pyclient.runtime.loop_call import LoopCall
 from pyclient.runtime.loop_lending import LendingSelector, lending_loop
 
 _log = logging.getLogger(__name__)
@@ -34,8 +37,16 @@ class Portal:
             self.loop, self.lending = lending_loop()
         else:
             self.loop = asyncio.new_event_loop()
-        self._lock = threading.RLock()  # accepting calls against stopping; reentrant, because a signal handler may call too
+        self._accepted: deque[LoopCall[Any]] = deque()  # and not begun. No lock: Ctrl-C or a signal handler could hold it
+        self.ends = False
+        """Whether `end` has begun: an earlier close may go on, although Ctrl-C ended the wait for it."""
+        self._closed = False
+        """By `end`."""
         self._stopping = False
+        self._last: Callable[[], Coroutine[Any, Any, object]] | None = None
+        self._finishing: asyncio.Task[None] | None = None
+        self._refuses = False
+        """On the loop: what was accepted, but has not begun, does not begin any more."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -45,6 +56,7 @@ class Portal:
         while not self._run_loop():
             pass
         self.loop.close()
+        self._begin_accepted()  # what came until then; a later caller finds the loop closed
 
     def _run_loop(self) -> bool:
         """Run the loop; False if a user's function raised KeyboardInterrupt or SystemExit.
@@ -66,25 +78,46 @@ class Portal:
             ClientClosedError: the portal has stopped, before or during the call.
         """
         self._check_thread()
-        future = self.submit(make)
+        self._check_open()
+        call = LoopCall(make(), self.loop)
         try:
-            return future.result()
+            self._accept(call)
+            return call.result()
         except concurrent.futures.CancelledError:
             raise _closed() from None
         except BaseException:
-            future.cancel()
+            call.cancel()
             raise
 
-    def submit(self, make: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
+    def submit(self, make: Callable[[], Coroutine[Any, Any, T]]) -> LoopCall[T]:
         """Start a coroutine on the loop without waiting for it."""
-        with self._lock:
-            self._check_open()
-            work = make()
+        self._check_open()
+        call = LoopCall(make(), self.loop)
+        self._accept(call)
+        return call
+
+    def _accept(self, call: LoopCall[Any]) -> None:
+        if self._stopping:  # a signal handler has stopped the portal meanwhile
+            call.drop()
+            raise _closed()
+        self._accepted.append(call)
+        try:
+            self.loop.call_soon_threadsafe(self._begin_accepted)
+        except RuntimeError:
+            self._begin_accepted()  # the loop's thread may have ended before the call was there
+            raise _closed() from None
+
+    def _begin_accepted(self) -> None:
+        """In their order. On the loop, or when that is closed: in any thread."""
+        while self._accepted:
             try:
-                return asyncio.run_coroutine_threadsafe(work, self.loop)
-            except RuntimeError:  # a signal handler has stopped the portal meanwhile
-                work.close()
-                raise _closed() from None
+                call = self._accepted.popleft()
+            except IndexError:
+                return
+            if self._refuses:
+                call.drop()
+            else:
+                call.begin()
 
     def run(self, function: Callable[[], T]) -> T:
         """Run a plain function on the loop and wait for its result; raises as `call` does."""
@@ -92,6 +125,15 @@ class Portal:
             return function()
 
         return self.call(work)
+
+    def end(self, close: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run *close*, then stop; after Ctrl-C the next call does what is left. *close* must be repeatable, too."""
+        self.ends = True
+        if not self._closed:
+            with contextlib.suppress(ClientClosedError):  # another thread's end has stopped this portal meanwhile
+                self.call(close)
+        self._closed = True
+        self.stop()
 
     def stop(self) -> None:
         """Cancel all tasks, stop the loop and join the thread."""
@@ -109,18 +151,26 @@ class Portal:
         return not self._thread.is_alive()
 
     def _stop(self, last: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
-        with self._lock:
-            if not self._stopping:
-                self._stopping = True
-                asyncio.run_coroutine_threadsafe(self._finish(last), self.loop)
+        """Repeatable: Ctrl-C may have ended an earlier one anywhere."""
+        if not self._stopping:
+            self._last = last
+        self._stopping = True
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self.loop.call_soon_threadsafe(self._begin_to_finish)
+
+    def _begin_to_finish(self) -> None:
+        if self._finishing is None:
+            self._finishing = self.loop.create_task(self._finish(self._last))
 
     async def _finish(self, last: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
-        """Every accepted call has its task already: the loop runs callbacks in order."""
+        """Every accepted call has its task already, or is refused: the loop runs callbacks in order."""
         if last is not None:
             try:
                 await last()
             except Exception as error:  # noqa: BLE001 no caller is left to raise it to
                 _log.warning("closing a client that was not closed: %s", error)
+        self._begin_accepted()
+        self._refuses = True
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from pyclient.held_lock import Held
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -39,7 +41,7 @@ class Worker(Executor):
         Raises RuntimeError after `shutdown`, or while the interpreter shuts down.
         """
         future: Future[T] = Future()
-        with self._lock:
+        with Held(self._lock):
             if self._ended:
                 raise RuntimeError("this worker was shut down")
             if self._thread is None:
@@ -55,7 +57,7 @@ class Worker(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more work. Submitted work is still run, unless it is cancelled."""
-        with self._lock:
+        with Held(self._lock):
             self._ended = True
             if cancel_futures:
                 _cancel_all(self._tasks)

@@ -35,6 +35,8 @@ class Striker:
     """Sends SIGINT to the main thread, once per `arm`, after a random time."""
 
     def __init__(self, seed: int) -> None:
+        self.longest = LONGEST_S
+        """Seconds after which a call is broken off at the latest."""
         self.interrupts = 0
         self._counts = False
         """Whether a call of the client is under way."""
@@ -63,7 +65,7 @@ class Striker:
         while True:
             self._armed.wait()
             self._armed.clear()
-            self._never.wait(self._random.uniform(0, LONGEST_S))
+            self._never.wait(self._random.uniform(0, self.longest))
             signal.pthread_kill(main, signal.SIGINT)
 
     def _handle(self, _number: int, frame: FrameType | None) -> None:

@@ -4,14 +4,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
-from pyclient.consumer.single_user import was_interrupted
+from pyclient import Consumer, Records, TopicPartition
+from pyclient.consumer.single_user import SingleUser, is_over
+from pyclient.errors import ConcurrentUseError
+from pyclient.testing import FakeCluster
+from tests.interrupted_at import interrupted_at
+from tests.waiting import eventually
 
 ROUNDS = os.environ.get("PYCLIENT_INTERRUPT_ROUNDS", "100")
+ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("interrupted_program.py")
 
 
@@ -23,12 +32,75 @@ def test_ctrl_c_inside_any_call_leaves_no_lock_held_and_loses_no_record(share: i
     assert int(done.stdout) > rounds
 
 
+def test_ctrl_c_inside_calls_that_wait_for_the_loop_and_inside_closes_leaves_clients_that_work_and_end() -> None:
+    rounds = int(ROUNDS) // 50 + 1
+    done = subprocess.run([sys.executable, "-m", "tests.threads.interrupted_calls", str(rounds), "1"], cwd=ROOT, capture_output=True, text=True,
+                          timeout=500, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > rounds
+
+
 def test_a_call_that_is_over_and_did_not_release_the_consumer_counts_as_released() -> None:
     def call(user: object) -> tuple[object, FrameType]:
         return user, sys._getframe()
 
-    over, here = call(1), sys._getframe()
-    assert was_interrupted(over, (1, here))
-    assert not was_interrupted((1, here), (1, here))  # a call within a call
-    assert not was_interrupted(over, (2, here))  # another thread's: it may be running
-    assert not was_interrupted(("task", here), ("task", here))
+    thread, here = threading.get_ident(), sys._getframe()
+    assert is_over(call(thread))
+    assert not is_over((thread, here))  # a call within a call
+    assert not is_over(call("task"))  # it may be suspended
+
+
+def test_what_an_interrupted_call_held_is_free_for_other_threads_too() -> None:
+    single_user = SingleUser(lambda: None, threading.get_ident)
+    interrupted = in_thread(lambda: single_user.enter(sys._getframe()))
+    assert single_user.taken()
+    with single_user:
+        assert in_thread(single_user.__enter__) is ConcurrentUseError
+    assert interrupted is None
+    assert not single_user.taken()
+
+
+def test_ctrl_c_in_any_function_of_a_poll_loses_no_record() -> None:
+    number, going_on = 1, True
+    with FakeCluster(1) as kafka, Consumer(bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest", fetch_max_wait_ms=5) as consumer:
+        kafka.create_topic("numbers")
+        consumer.assign([TopicPartition("numbers", 0)])
+        while going_on:
+            wanted = [kafka.produce("numbers", b"x").offset]
+            eventually(lambda wanted=wanted: consumer._core.buffer.unread(TopicPartition("numbers", 0)) is not None)  # type: ignore[misc]
+            polls: list[Records[Any, Any]] = []
+            going_on = interrupted_at(number, lambda polls=polls: polls.append(consumer.poll(5)), where="call")  # type: ignore[misc]
+            if not polls:
+                polls.append(consumer.poll(5))
+            assert [each.offset for each in polls[0]] == wanted, f"function {number}"
+            number += 1
+    assert number > 10
+
+
+def test_a_listener_that_ctrl_c_ended_at_any_byte_code_is_none_for_the_next_call() -> None:
+    single_user, number = SingleUser(lambda: None, threading.get_ident), 1
+
+    def listen() -> None:
+        with single_user.as_listener:
+            assert single_user.in_listener
+
+    while interrupted_at(number, listen):
+        assert not single_user.in_listener, f"byte code {number}"
+        number += 1
+    assert number > 20
+
+
+def in_thread(call: Callable[[], object]) -> type[BaseException] | None:
+    """Make a call in a thread; what it raises."""
+    raised: list[type[BaseException]] = []
+
+    def run() -> None:
+        try:
+            call()
+        except ConcurrentUseError as error:
+            raised.append(type(error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return raised[0] if raised else None

@@ -55,6 +55,11 @@ class ChangeQueue:
         """The next change; None when there is none, or when the user's thread has begun it."""
         return self._queue[0] if self._queue and not self._queue[0].begun else None
 
+    @property
+    def begun(self) -> Change | None:
+        """The change that the user's thread has begun and not completed."""
+        return self._queue[0] if self._queue and self._queue[0].begun else None
+
     def add(self, *changes: Change) -> None:
         """Append *changes*."""
         self._queue.extend(changes)

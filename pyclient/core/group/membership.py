@@ -153,6 +153,11 @@ class Membership(abc.ABC):
         """What the user's thread has to carry out next; None while it is carrying out a change."""
         return self._changes.due
 
+    @property
+    def begun(self) -> Change | None:
+        """The change that the user's thread has begun and not completed."""
+        return self._changes.begun
+
     def begin(self, change: Change) -> bool:
         """The user's thread begins *change*; False when it was withdrawn meanwhile."""
         return self._changes.begin(change)

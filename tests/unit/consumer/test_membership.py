@@ -164,6 +164,49 @@ def test_G10_a_listener_is_called_before_records_come_and_before_partitions_go(c
         assert not consumer.subscription()
 
 
+@pytest.mark.parametrize("protocol", [{}, {"group_protocol": "consumer", "heartbeat_interval_ms": None, "session_timeout_ms": None}])
+@pytest.mark.parametrize("performed", [False, True])
+def test_ctrl_c_before_or_after_any_step_of_a_rebalance_leaves_a_member_that_goes_on(
+        cluster: FakeCluster, protocol: dict[str, Any], performed: bool) -> None:
+    number, going_on = 0, True
+    while going_on:
+        listener = Listener()
+        with member(cluster, group_id=f"g{number}", rebalance_listener=listener, **protocol) as consumer:
+            going_on = broken_off(consumer, number, performed, lambda consumer=consumer: read(20, consumer))  # type: ignore[misc]
+            poll_until(lambda consumer=consumer: consumer.assignment() == BOTH, consumer)  # type: ignore[misc]
+            consumer.seek_to_beginning()
+            assert len(read(20, consumer)) == 20, number
+            assert ("assigned", BOTH) in listener.reported, number
+            going_on = broken_off(consumer, number, performed, consumer.unsubscribe) or going_on
+            consumer.unsubscribe()
+            consumer.subscribe(["t"])
+            poll_until(lambda consumer=consumer: consumer.assignment() == BOTH, consumer)  # type: ignore[misc]
+        number += 1
+    assert number > 3
+
+
+def broken_off(consumer: Consumer, number: int, performed: bool, call: Callable[[], object]) -> bool:
+    """Make a call with Ctrl-C in its step of this *number*, which is *performed* or not; whether it has so many."""
+    perform, left = consumer._perform, number
+
+    def step(each: Any) -> Any:
+        nonlocal left
+        left -= 1
+        outcome = perform(each) if left != -1 or performed else None
+        if left == -1:
+            raise KeyboardInterrupt
+        return outcome
+
+    consumer._perform = step  # type: ignore[method-assign,assignment]
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        del consumer._perform
+    return False
+
+
 def test_a_listener_need_not_have_every_method_and_lost_partitions_are_reported_as_revoked(cluster: FakeCluster) -> None:
     reported: list[frozenset[TopicPartition]] = []
 

@@ -274,6 +274,16 @@ def test_a_partition_assigned_again_gets_a_new_assignment_number(changes: Change
     assert changes.owned[one] == before[one]
 
 
+def test_a_change_that_is_begun_is_known_until_it_is_completed(changes: ChangeQueue) -> None:
+    change = Change(ASSIGNED, tps(0))
+    changes.add(change)
+    assert changes.begun is None
+    changes.begin(change)
+    assert (changes.due, changes.begun) == (None, change)
+    changes.complete(change)
+    assert changes.begun is None
+
+
 def test_only_changes_that_are_not_begun_are_withdrawn(changes: ChangeQueue) -> None:
     first, second = Change(ASSIGNED, tps(0)), Change(ASSIGNED, tps(1))
     changes.add(first, second)

@@ -19,8 +19,10 @@ from pyclient.consumer.facade_base import LONG_POLL
 from pyclient.core.transactions.states import TransactionState
 from pyclient.errors import ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError
 from pyclient.processing import ATTEMPTS, ERROR, MESSAGE, OFFSET, TOPIC, AsyncExactlyOnce, ExactlyOnce, Output, work
+from pyclient.processing.exactly_once import Stopped
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.control import Delay, Fail
+from tests.interrupted_at import interrupted_at
 from tests.waiting import eventually
 
 SOON = tenacity.Retrying(stop=tenacity.stop_after_attempt(3), wait=tenacity.wait_none())
@@ -280,6 +282,17 @@ def long_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("long_polls")
+def test_a_signals_handler_may_stop_the_loop_at_any_byte_code_of_a_pause() -> None:
+    number, going_on = 1, True
+    while going_on:
+        stopped = Stopped()
+        going_on = interrupted_at(number, lambda stopped=stopped: stopped.wait(0.001), stopped.set)  # type: ignore[misc]
+        if going_on:
+            stopped.wait(20)  # ends at once
+        number += 1
+    assert number > 20
+
+
 def test_a_loop_that_is_stopped_ends_a_poll_that_waits(kafka: FakeCluster) -> None:
     with reader(kafka) as consumer, writer(kafka) as producer:
         loop = ExactlyOnce(consumer, producer, doubled)

@@ -1,0 +1,39 @@
+"""Ctrl-C, or another signal, at a chosen byte code: more moments than those of Python, and each of them for certain."""
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+
+def press() -> None:
+    """As the handler of Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def interrupted_at(number: int, call: Callable[[], object], handler: Callable[[], object] = press, where: str = "opcode") -> bool:
+    """Make *call*, and call *handler* at its byte code of this *number*; whether it has so many.
+
+    *where* "call": at the beginning of the interpreted function of this number. Python looks for signals there.
+    """
+    left = number
+
+    def trace(frame: FrameType, event: str, _arg: object) -> Any:
+        nonlocal left
+        frame.f_trace_opcodes = True
+        if event == where:
+            left -= 1
+            if left == 0:
+                sys.settrace(None)
+                handler()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return left <= 0
