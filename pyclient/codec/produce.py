@@ -139,14 +139,15 @@ def stored_response(version: cython.int, frame: object) -> object:
     return StoredResponse(topic, partition, base_offset, append_time, timedelta(milliseconds=throttled) if throttled else NOT_THROTTLED)
 
 
-def lone_request(version, client_id, topic, partition, *, acks, timeout_ms) -> tuple:
+def lone_request(version, client_id, topic, partition, *, acks, timeout_ms, transactional_id=None) -> tuple:
     """A request for one batch, with correlation id 0: what is before the length of its records, and behind them.
 
     None in a version whose lengths are not compact.
     """
     if version < FLEXIBLE_SINCE:
         return None
-    before, _, after = encode_produce(version, 0, client_id, acks=acks, timeout_ms=timeout_ms, topics={topic: [(partition, [b""])]})
+    before, _, after = encode_produce(version, 0, client_id, acks=acks, timeout_ms=timeout_ms, topics={topic: [(partition, [b""])]},
+                                      transactional_id=transactional_id)
     return before[:-1], after
 
 

@@ -133,6 +133,15 @@ class Calls:
         """Start a call. A response, its deadline, `cancel` or `close` ends it."""
         self._open[call] = None
 
+    def adopt(self, call: Call, now: float, node: int) -> Request:
+        """As `submit`, of a call whose request was written at *now* beside `poll`: it is in flight, in this request."""
+        self.submit(call)
+        return self._request(now, call, node)
+
+    def coordinator(self, target: Coordinator) -> KnownCoordinator | None:
+        """Where it was found last."""
+        return self._coordinators.get(target)
+
     def cancel(self, call: Call) -> None:
         """Drop a call without calling its finish. A request that was sent may still be carried out."""
         if call in self._open:

@@ -42,6 +42,8 @@ class LoopLender:
         self._loop = loop
         self.selector = selector
         self._signals = DeferredSignals(selector.ring)
+        self.hold_signals, self.release_signals = self._signals.hold, self._signals.release
+        """As of `DeferredSignals`."""
         self._connection: Connection | None = None
         self._poll = select.poll()
         self.wait_on_lane: Callable[[Any, float | None], bool] | None = None

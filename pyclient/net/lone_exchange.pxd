@@ -12,6 +12,7 @@ from pyclient.metric_values cimport Total, Windows
 cdef class Lane:
     cdef readonly object connection
     cdef readonly object sequence
+    cdef readonly object leader        # of the partition
     cdef readonly int version          # of Produce
     cdef object _node
     cdef object _requests              # of the connection, as `InFlightRequests`

@@ -62,8 +62,8 @@ class Lane:
     batches.
     """
 
-    def __init__(self, connection, sequence, node, *, version, descriptor, stamp: tuple, until, expiry, request: tuple, answer: tuple, figures: tuple):
-        self.connection, self.sequence, self._node = connection, sequence, node
+    def __init__(self, connection, sequence, node, *, leader, version, descriptor, stamp: tuple, until, expiry, request: tuple, answer: tuple, figures: tuple):
+        self.connection, self.sequence, self.leader, self._node = connection, sequence, leader, node
         self._requests, self._reader, self._silence = connection.requests, connection.reader, connection.silence
         self._in_flight = self._requests.requests
         self.version = version

@@ -7,7 +7,7 @@ from pyclient.buffers.batch import Batch
 from pyclient.buffers.batch_figures import RequestFigures, TopicFigures
 from pyclient.buffers.delivery import BatchResult
 from pyclient.buffers.queues import PartitionQueue
-from pyclient.core.sending.sequencing import PartitionSequence
+from pyclient.core.sending.sequencing import Leader, PartitionSequence
 from pyclient.metric_values import Total, Windows
 from pyclient.metrics import Metrics
 from pyclient.net.connection import Connection
@@ -18,8 +18,9 @@ from pyclient.runtime.loop_lending import LendingSelector
 class Lane:
     connection: Connection
     sequence: PartitionSequence
+    leader: Leader
     version: int
-    def __init__(self, connection: Connection, sequence: PartitionSequence, node: NodeConnections, *, version: int, descriptor: int, stamp: tuple[int, int],
+    def __init__(self, connection: Connection, sequence: PartitionSequence, node: NodeConnections, *, leader: Leader, version: int, descriptor: int, stamp: tuple[int, int],
                  until: float, expiry: float, request: tuple[bytes, bytes], answer: tuple[bytes, bytes],
                  figures: tuple[Total, Windows, Windows, RequestFigures, TopicFigures]) -> None: ...
 

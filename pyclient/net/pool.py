@@ -143,10 +143,10 @@ class ConnectionPool:
         """Those on which a response is awaited."""
         return [connection for connection in self._connections() if connection.in_flight]
 
-    def figures(self, node: int, connection: Connection) -> tuple[NodeConnections, tuple[Total, Windows, Windows]] | None:
-        """A node that answers, and what counts its requests; None if *connection* is not the one for Produce."""
+    def figures(self, node: int, connection: Connection, use: Use = Use.PRODUCE) -> tuple[NodeConnections, tuple[Total, Windows, Windows]] | None:
+        """A node that answers, and what counts its requests; None if *connection* is not the one for *use*."""
         found = self._nodes.get(node)
-        if found is None or found.connections.get(Use.PRODUCE) is not connection or found.silent_since is not None:
+        if found is None or found.connections.get(use) is not connection or found.silent_since is not None:
             return None
         return found, self._metrics.of(node)
 

@@ -70,6 +70,24 @@ cdef extern from *:
         return poll(wanted, 2, timeout_ms) == 1 && wanted[0].revents == POLLIN;
     }
 
+    /* Bytes that the kernel took until all have left, *timeout_ms* are over, `await` would end, or bytes come. */
+    static Py_ssize_t pyclient_send_all(int fd, int bell, char *at, Py_ssize_t size, int timeout_ms)
+    {
+        Py_ssize_t taken = 0;
+        long long until = pyclient_ms() + timeout_ms, left;
+        while (taken < size && (left = until - pyclient_ms()) > 0) {
+            struct pollfd wanted[2] = {{fd, POLLIN | POLLOUT, 0}, {bell, POLLIN, 0}};
+            ssize_t sent;
+            if (poll(wanted, 2, (int)left) != 1 || wanted[0].revents != POLLOUT)
+                break;
+            sent = send(fd, at + taken, (size_t)(size - taken), MSG_DONTWAIT | MSG_NOSIGNAL);
+            if (sent < 0)
+                break;
+            taken += sent;
+        }
+        return taken;
+    }
+
     /* The place of the first readable one of *count* sockets, as `await` otherwise; -1 where that is 0. */
     static int pyclient_await_any(int *fds, int count, int bell, int timeout_ms)
     {
@@ -126,6 +144,7 @@ cdef extern from *:
                                     char *after, Py_ssize_t after_size) { return 0; }
     static int pyclient_await(int fd, int bell, int timeout_ms) { return 0; }
     static int pyclient_await_any(int *fds, int count, int bell, int timeout_ms) { return -1; }
+    static Py_ssize_t pyclient_send_all(int fd, int bell, char *at, Py_ssize_t size, int timeout_ms) { return 0; }
     static Py_ssize_t pyclient_receive_frame(int fd, int bell, unsigned char *at, Py_ssize_t room, int timeout_ms) { return 0; }
     static Py_ssize_t pyclient_peek(int fd, char *at, Py_ssize_t room) { return -1; }
     static int pyclient_take(int fd, char *at, Py_ssize_t size) { return 0; }
@@ -135,6 +154,7 @@ cdef extern from *:
     Py_ssize_t send_pieces "pyclient_send"(int fd, char* before, Py_ssize_t before_size, char* records, Py_ssize_t records_size,
                                            char* after, Py_ssize_t after_size) noexcept nogil
     bint await_bytes "pyclient_await"(int fd, int bell, int timeout_ms) noexcept nogil
+    Py_ssize_t send_all "pyclient_send_all"(int fd, int bell, char* at, Py_ssize_t size, int timeout_ms) noexcept nogil
     int await_any "pyclient_await_any"(int* fds, int count, int bell, int timeout_ms) noexcept nogil
     Py_ssize_t receive_frame "pyclient_receive_frame"(int fd, int bell, unsigned char* at, Py_ssize_t room, int timeout_ms) noexcept nogil
     int MOST_AWAITED "PYCLIENT_MOST_AWAITED"

@@ -33,6 +33,7 @@ from pyclient.client.core import ClientCore
 from pyclient.client.in_place import InPlace
 from pyclient.producer.lone_lanes import LentLanes, LoneLanes, LoopLanes
 from pyclient.producer.metrics import BatchMetrics
+from pyclient.producer.transaction_lanes import TransactionLanes
 from pyclient.producer.transactions import TransactionCalls
 from pyclient.runtime.environment import wall_ms
 from pyclient.client.interceptors import interceptors
@@ -65,7 +66,8 @@ class ProducerCore(ClientCore):
             self.accumulator.on_new_batch = self.router.on_new_batch
         self.send_path = self.router.send_path(self.accumulator) if self.interceptors is None else None
         self._creation = TopicCreation()
-        self._refused: deque[KafkaError] = deque()  # records of a bulk, in any thread; the transactions do not know yet
+        self.refused_records: deque[KafkaError] = deque()
+        """Of a bulk, in any thread; the transactions do not know yet."""
         self._lender: LoopLender | None = None
         self._lanes: LoneLanes | None = None
         self._workers: Executor | None = None
@@ -99,7 +101,7 @@ class ProducerCore(ClientCore):
             metrics.failed(tp, count, error)
             if tp.partition != NO_PARTITION or self.loop is None:
                 return
-            self._refused.append(error)
+            self.refused_records.append(error)
             if runs_here(self.loop):
                 self.note_refused()
             else:
@@ -109,8 +111,8 @@ class ProducerCore(ClientCore):
 
     def note_refused(self) -> None:
         """Report refused records to the transactions; also before a call that is made in place of the loop."""
-        while self._refused and self.transactions is not None:
-            self.transactions.record_refused(self._refused.popleft())
+        while self.refused_records and self.transactions is not None:
+            self.transactions.record_refused(self.refused_records.popleft())
 
     def _watch_buffer(self) -> None:
         buffers, metrics = self.accumulator, self.metrics
@@ -174,6 +176,8 @@ class ProducerCore(ClientCore):
         lender = self._lender = LoopLender(portal.loop, portal.lending)
         if self.transactions is not None:
             self.transaction_calls.in_place = InPlace(portal.loop, lender, self.driver, self.connections)
+            if self._lingers and self.clock is time.monotonic:
+                self._lanes = portal.run(functools.partial(TransactionLanes, self, self.transactions, lender, self._batch_metrics))
         if self.may_lend:
             self.driver.on_lone = lender.sent_on
             if not self._lingers:

@@ -189,7 +189,8 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
         Raises:
             IllegalStateError: one is open, or `init_transactions` was not called.
         """
-        self._transaction_calls().begin().run(self._portal)
+        if not self._core.transaction_calls.begin_here():
+            self._transaction_calls().begin().run(self._portal)
 
     def send_offsets(self, offsets: Any, group_metadata: ConsumerGroupMetadata, timeout: float | None = OPTION) -> None:
         """Commit a consumer's offsets with the transaction (KIP-447): records are processed exactly once.
@@ -212,7 +213,8 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
             ApplicationRecoverableError: close this producer and open a new one.
             KafkaTimeoutError: its outcome is not known: call it again.
         """
-        self._transaction_calls().commit(timeout).run(self._portal)
+        if timeout is not OPTION or not self._core.transaction_calls.commit_here():
+            self._transaction_calls().commit(timeout).run(self._portal)
 
     def abort_transaction(self, timeout: float | None = OPTION) -> None:
         """Fail what was not sent, and abort: read_committed consumers never see the transaction's records.

@@ -65,7 +65,7 @@ class LoneLanes:
             self.exchange.clear()
             return
         calm, self._calm = self._calm, True
-        repetition = self._core.sender.repetition() if calm and self._core.accumulator.on_outcome is None else None
+        repetition = self._core.sender.repetition(self._core.sender.lone_queue) if calm and self._core.accumulator.on_outcome is None else None
         lane = None if repetition is None else self._lane(repetition, connection)
         if repetition is not None and lane is not None:
             self.exchange.put(repetition.queue, lane)
@@ -82,14 +82,17 @@ class LoneLanes:
             return None
         version = connection.versions.choose(Api.PRODUCE, repetition.versions)
         topic = repetition.topic_id if version >= TOPIC_IDS_SINCE and repetition.topic_id is not None else queue.topic
-        request = lone_request(version, connection.client_id, topic, queue.partition, acks=core.config.acks, timeout_ms=round(core.request_timeout * 1000))
+        request = lone_request(version, connection.client_id, topic, queue.partition, acks=core.config.acks, timeout_ms=round(core.request_timeout * 1000),
+                               transactional_id=None if core.transactions is None else core.transactions.transactional_id)
         if request is None:
             return None
         ends = connection.session.ends_at
-        stamp = (-1, -1) if sequence.producer_id is None else (sequence.producer_id, sequence.epoch)
+        transactional = core.transactions is not None  # each begins with a new epoch, which no broker has forgotten, and stamps its batches
+        unstamped = sequence.producer_id is None or transactional
+        stamp = (-1, -1) if unstamped or sequence.producer_id is None else (sequence.producer_id, sequence.epoch)
         node, figures = found
-        return Lane(connection, sequence, node, version=version, descriptor=sock.fileno(), stamp=stamp, until=float("inf") if ends is None else ends,
-                    expiry=PRODUCER_EXPIRATION, request=request, answer=lone_answer(version, topic, queue.partition),
+        return Lane(connection, sequence, node, leader=repetition.leader, version=version, descriptor=sock.fileno(), stamp=stamp, until=float("inf") if ends is None else ends,
+                    expiry=float("inf") if transactional else PRODUCER_EXPIRATION, request=request, answer=lone_answer(version, topic, queue.partition),
                     figures=(*figures, self._metrics.requests, self._metrics.of(queue.topic)))
 
     def _hand_over(self, lane: Lane, batch: Batch, sent_at: float, rest: bytes | None) -> None:

@@ -13,7 +13,8 @@ import attrs
 from pyclient.buffers.records_view import Records
 from pyclient.client.facade_base import OPTION, left, seconds
 from pyclient.client.in_place import InPlace
-from pyclient.core.transactions.manager import Pending, Transactions
+from pyclient.core.transactions.manager import Transactions
+from pyclient.core.transactions.progress import Pending
 from pyclient.core.transactions.states import TransactionEvent, TransactionState
 from pyclient.errors import IllegalStateError, KafkaError, KafkaTimeoutError, sentence
 from pyclient.metrics import TXN_ABORT, TXN_BEGIN, TXN_COMMIT, TXN_INIT, TXN_OFFSETS, Metric
@@ -108,6 +109,8 @@ class TransactionCall:
         """After an abort the failures of its records need not be looked at."""
         if self.event is TransactionEvent.ABORT:
             self._core.observer.take_failures()
+        elif self.event is TransactionEvent.COMMIT:
+            self._calls.on_commit()
 
     def _report(self, error: KafkaError) -> None:
         """Unless the transaction goes on, this error reports the failed records: `close` does not raise them again."""
@@ -126,12 +129,20 @@ class TransactionCalls:
     def __init__(self, core: ProducerCore, transactions: Transactions | None) -> None:
         self.in_place: InPlace | None = None
         """Performs them in the thread of a sync client's user, if it can."""
+        self.begin_here: Callable[[], bool] = _never
+        """Tried first, where that is usual, in the thread of the user: whether a transaction has begun."""
+        self.commit_here: Callable[[], bool] = _never
+        """The same for a commit without a timeout of its own: whether the transaction is committed."""
+        self.spent_here: Callable[[TransactionEvent], float] = lambda event: 0.0
+        """Seconds that these two have taken."""
+        self.on_commit: Callable[[], object] = _never
+        """Called on the loop, or in its place, when a commit has ended another way."""
         self._core = core
         self._transactions = transactions
         self._spent = dict.fromkeys(TIMES, 0.0)
         if transactions is not None:
             for call, metric in TIMES.items():
-                core.metrics.watch(metric, lambda call=call: round(self._spent[call] * 1e9))  # type: ignore[misc]
+                core.metrics.watch(metric, lambda call=call: round((self._spent[call] + self.spent_here(call)) * 1e9))  # type: ignore[misc]
 
     def initialize(self, transactional_id: str | None, timeout: float | None) -> TransactionCall:
         """Get a producer id, and fence older producers of the transactional id."""
@@ -193,6 +204,11 @@ class TransactionCalls:
 
     def _call(self, call: TransactionEvent, start: Callable[[], Pending], timeout: float | None) -> TransactionCall:
         return TransactionCall(call, self, self._core, self._manager(call), start, seconds(timeout, self._core.config.max_block_ms))
+
+
+def _never() -> bool:
+    """Where nothing can be done in place of the client's loop."""
+    return False
 
 
 def positions(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -268,11 +284,15 @@ class Transaction:
         self._producer.send_offsets(offsets, group_metadata, timeout)
 
     def __enter__(self) -> Self:
-        self._producer._run(entered(self._producer._transaction_calls()))
+        calls = self._producer._transaction_calls()
+        if not calls.begin_here():
+            self._producer._run(entered(calls))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._producer._run(left_by(self._producer._transaction_calls(), error))
+        calls = self._producer._transaction_calls()
+        if error is not None or not calls.commit_here():
+            self._producer._run(left_by(calls, error))
 
 
 class AsyncTransaction:

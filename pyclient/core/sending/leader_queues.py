@@ -72,7 +72,7 @@ class LeaderQueues:
         if queue in self._pauses:
             return None
         self._metadata.want(queue.topic, now)  # also while nothing new is sent: a batch that waits must find its leader
-        leader = self._leader(queue)
+        leader = self.known_leader(queue)
         if leader is None:
             self._leaderless[queue] = None
             self._metadata.request_update()
@@ -93,14 +93,14 @@ class LeaderQueues:
 
     def leader(self, queue: PartitionQueue, node: int) -> Leader:
         """*node* as this queue's leader: with the topic's id and the leader's epoch."""
-        known = self._leader(queue)
+        known = self.known_leader(queue)
         if known is not None and known.node == node:
             return known
         topic = self._metadata.cluster.topics.get(queue.topic)
         return Leader(node, None if topic is None else topic.id, self._leader_epoch(queue))
 
-    def _leader(self, queue: PartitionQueue) -> Leader | None:
-        """The leader of a queue, looked up once in each view of the cluster: each batch asks several times."""
+    def known_leader(self, queue: PartitionQueue) -> Leader | None:
+        """The leader of a queue, or None; looked up once in each view of the cluster: each batch asks several times."""
         cluster = self._metadata.cluster
         if self._cluster is not cluster:
             self._cluster = cluster

@@ -31,7 +31,12 @@ def produce_request(node: int, batches: list[Batch], cluster: Cluster, *, acks: 
     ids = _topic_ids(batches, cluster)
     made = BatchesOfRequest(batches, ids, acks, timeout, transactional_id, ended)
     return Request(node=node, use=Use.PRODUCE, api=Api.PRODUCE, done=made.done, timeout=timeout, encode=made.encode,
-                   versions=BY_NAME.common(versions or BY_NAME) if ids is None else versions, answered=acks != 0)
+                   versions=produce_versions(versions, by_id=ids is not None), answered=acks != 0)
+
+
+def produce_versions(versions: VersionRange | None, *, by_id: bool) -> VersionRange | None:
+    """Of the transaction's protocol, or of any, those that can name the topic: without its id not from v13 on."""
+    return versions if by_id else BY_NAME.common(versions or BY_NAME)
 
 
 def _topic_ids(batches: list[Batch], cluster: Cluster) -> dict[str, bytes] | None:

@@ -24,7 +24,7 @@ from pyclient.core.sending.adaptive_partitioning import AdaptivePartitioning
 from pyclient.core.sending.delivery_errors import expired, given_up, in_doubt, record_errors
 from pyclient.core.sending.leader_queues import LeaderQueues
 from pyclient.core.sending.produce_outcome import UNKNOWN, GiveUp, ProduceOutcome, Split, Stored, TryAgain
-from pyclient.core.sending.produce_request import BY_NAME, BatchOutcomes, produce_request
+from pyclient.core.sending.produce_request import BatchOutcomes, produce_request, produce_versions
 from pyclient.core.sending.producer_ids import IdSource
 from pyclient.core.sending.sequencing import Leader, PartitionSequence
 from pyclient.core.sending.transactional_sequence import TransactionalSequence
@@ -165,16 +165,16 @@ class Sender:
         self.lone_queue = queue
         return Lone(request, more=self._queues.waiting or now >= (self._closes_at() or now))
 
-    def repetition(self) -> Repetition | None:
-        """How the next batch of `lone_queue` leaves if nothing else happens meanwhile; None if not as the last one."""
-        queue = self.lone_queue
-        if queue is None or self._in_flight or self._transactions is not None or not self._queues.is_calm:
+    def repetition(self, queue: PartitionQueue | None) -> Repetition | None:
+        """How the next batch of *queue* leaves if nothing else happens meanwhile; None if not as the last one."""
+        if queue is None or self._in_flight or not self._queues.is_calm:
             return None
         sequence = self._sequence(queue)
-        leader, topic = sequence.leader, self._metadata.cluster.topics.get(queue.topic)
-        if leader is None or topic is None or not sequence.repeats or self._queues.leader(queue, leader.node) != leader:
+        leader, topic = self._queues.known_leader(queue), self._metadata.cluster.topics.get(queue.topic)
+        if leader is None or topic is None or not sequence.repeats(leader):
             return None
-        return Repetition(queue, sequence, leader, topic.id_bytes, BY_NAME if topic.id_bytes is None else None)
+        versions = None if self._transactions is None else self._transactions.produce_versions
+        return Repetition(queue, sequence, leader, topic.id_bytes, produce_versions(versions, by_id=topic.id_bytes is not None))
 
     def adopt(self, sequence: PartitionSequence, batch: Batch) -> Request:
         """A batch of `repetition` has left beside `poll` and `lone`: it is in flight, in this request."""

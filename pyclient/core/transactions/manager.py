@@ -8,19 +8,19 @@ transactions. After a failure of protocol V1 the producer gets a new epoch, as s
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol as Interface
-
-import attrs
+from typing import Final
 
 from pyclient.codec.apis import Api, VersionRange
-from pyclient.core.calls import Call, Calls
+from pyclient.core.calls import Call, Calls, KnownCoordinator
 from pyclient.core.handshake import Features
 from pyclient.core.manager import Ready, Request
 from pyclient.core.transactions.calls import (
     NO_ID, V1, V2, OpenTransaction, ProducerId, add_offsets_call, add_partitions_call, end_call, init_call, offsets_call,
 )
 from pyclient.core.transactions.meaning import Meaning, meaning
+from pyclient.core.transactions.progress import OffsetCommit, Pending, Progress, Records
 from pyclient.core.transactions.states import TRANSACTION, TransactionEvent, TransactionState, is_legal, legal_calls
 from pyclient.errors import (
     ApplicationRecoverableError, IllegalStateError, KafkaError, TransactionAbortableError, UnknownProducerIdError, raisable, sentence,
@@ -31,73 +31,6 @@ FEATURE: Final = "transaction.version"
 V2_LEVEL: Final = 2
 _OPEN: Final = (TransactionState.IN_TRANSACTION, TransactionState.COMMITTING)
 _ENDING: Final = (TransactionState.COMMITTING, TransactionState.ABORTING)
-
-
-class Records(Interface):
-    """The records of the transaction, as the sender has them."""
-
-    def flush(self) -> object:
-        """Let every open batch leave at once."""
-
-    def fail_unsent(self, error: KafkaError) -> bool:
-        """Fail the batches that never left, and those behind a gap; returns whether a broker may have one."""
-
-    def idle(self) -> bool:
-        """Whether every record is acknowledged or has failed, and no request is in flight."""
-
-    def abandon(self, error: KafkaError) -> object:
-        """Fail every record."""
-
-
-@attrs.define(eq=False)
-class Pending:
-    """The outcome of a call: init, commit, abort or send_offsets. It is kept until the caller takes it (T02)."""
-
-    call: TransactionEvent
-    done: bool = False
-    error: KafkaError | None = None
-
-    def outcome(self) -> bool | None:
-        """True once it has succeeded, None while it is not known.
-
-        Raises:
-            KafkaError: it failed.
-        """
-        if self.error is not None:
-            raise raisable(self.error)
-        return self.done or None
-
-    def end(self, error: KafkaError | None = None) -> None:
-        """The outcome is known; only the first one counts."""
-        if not self.done:
-            self.done, self.error = True, error
-
-
-@attrs.define(eq=False)
-class OffsetCommit:
-    """Offsets of a group that are to be committed in the transaction."""
-
-    member: ConsumerGroupMetadata
-    offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    pending: Pending
-
-
-@attrs.define(eq=False)
-class Progress:
-    """What the coordinators know of one transaction."""
-
-    deadline: float = float("inf")
-    """When the coordinator aborts it, in seconds of the client's clock."""
-    partitions: dict[TopicPartition, None] = attrs.field(factory=dict)
-    wanted: dict[TopicPartition, None] = attrs.field(factory=dict)
-    """Partitions that are not yet part of it (V1)."""
-    offsets: list[OffsetCommit] = attrs.field(factory=list)
-    groups: set[str] = attrs.field(factory=set)
-    started: bool = False
-    """The coordinator knows it, so it has to be ended (T07)."""
-    doubtful: bool = False
-    """Brokers may lack a sequence or the producer, or have records that failed: the next one needs a new epoch."""
-    error: KafkaError | None = None
 
 
 class Transactions:
@@ -225,6 +158,27 @@ class Transactions:
         legal = legal_calls(self.state)
         allowed = f"Allowed now: {', '.join(legal)}." if legal else "Wait until that has ended."
         return IllegalStateError(f"{call.value} is not allowed in state {self.state.name}: the producer {self.state.value}. {why or allowed}")
+
+    # ---- a commit that was begun beside this object (`pyclient.core.transactions.usual`) ---------------------------
+
+    def usual_gates(self) -> tuple[KafkaError, KafkaError]:
+        """Why no record may be sent while a transaction is being committed, and between two of them."""
+        return _between(TransactionState.COMMITTING), _between(TransactionState.READY)
+
+    def known_coordinator(self) -> KnownCoordinator | None:
+        """Where the next request of the transaction goes to."""
+        return self._calls.coordinator(self._transaction().coordinator)
+
+    def adopt_commit(self) -> None:
+        """A commit goes on here."""
+        self._begin_pending(TransactionEvent.COMMIT)
+        if self.records is not None:
+            self.records.flush()
+
+    def adopt_end(self, sent_at: float, node: int) -> Request:
+        """Its EndTxn was written: it is in flight, in this request."""
+        self._call = self._end_call(commit=True)
+        return self._calls.adopt(self._call, sent_at, node)
 
     # ---- the sender's questions -------------------------------------------------------------------------------------
 
@@ -388,7 +342,10 @@ class Transactions:
         if not self._progress.started:
             self._after_end()
         else:
-            self._submit(end_call(self._transaction(), self.protocol, lambda following, error: self._on_end(following, error, commit=commit), commit=commit))
+            self._submit(self._end_call(commit=commit))
+
+    def _end_call(self, *, commit: bool) -> Call:
+        return end_call(self._transaction(), self.protocol, lambda following, error: self._on_end(following, error, commit=commit), commit=commit)
 
     def _on_end(self, following: ProducerId | None, error: BaseException | None, *, commit: bool) -> bool:
         self._call = None
@@ -482,10 +439,16 @@ class Transactions:
             return self._progress.error
         if self._fatal is not None:
             return self._fatal
-        legal = legal_calls(self.state)
-        return IllegalStateError(
-            f"a transactional producer sends records in a transaction only, and this one {self.state.value}; nothing was queued. "
-            + (f"Allowed now: {', '.join(legal)}." if legal else "Wait until that has ended, then begin a transaction."))
+        return _between(self.state)
+
+
+@functools.cache
+def _between(state: TransactionState) -> KafkaError:
+    """Why no record may be sent in this state. It is raised as a copy."""
+    legal = legal_calls(state)
+    return IllegalStateError(
+        f"a transactional producer sends records in a transaction only, and this one {state.value}; nothing was queued. "
+        + (f"Allowed now: {', '.join(legal)}." if legal else "Wait until that has ended, then begin a transaction."))
 
 
 def _abortable(error: KafkaError) -> KafkaError:

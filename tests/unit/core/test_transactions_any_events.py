@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pyclient.codec.apis import Api
-from pyclient.core.transactions.manager import Pending
+from pyclient.core.transactions.progress import Pending
 from pyclient.core.transactions.states import TransactionState
 from pyclient.errors import IllegalStateError, KafkaError, error_for
 from tests.unit.core.transacting import A0, A1, MEMBER, OFFSETS, Transacting, refuse

@@ -8,7 +8,8 @@ import attrs
 from pyclient.codec.apis import Api
 from pyclient.core.calls import Calls
 from pyclient.core.handshake import Features
-from pyclient.core.transactions.manager import FEATURE, Pending, Transactions
+from pyclient.core.transactions.manager import FEATURE, Transactions
+from pyclient.core.transactions.progress import Pending
 from pyclient.errors import KafkaError
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from tests.unit.core.world import DOUBLING, Sent, World, answer, make_metadata, view

@@ -1,0 +1,23 @@
+# The fields of the usual transaction, for the compiled code that carries it out in place.
+cimport cython
+
+from pyclient.buffers.batch cimport Batch
+
+
+@cython.final
+cdef class UsualTransactions:
+    cdef object _manager
+    cdef object _committing
+    cdef object _ended
+
+    cpdef bint begin(self, double now) except -1
+    cpdef bint may_commit(self, sequence) except -1
+    cpdef void commit(self) except *
+    cpdef void leaves(self, Batch batch, sequence, leader) except *
+    cpdef void stored(self, sequence) except *
+    cpdef object producer(self)
+    cpdef bint started(self) except -1
+    cpdef void ended(self, long long producer_id, int epoch) except *
+
+    # Private.
+    cdef bint _is_calm(self, manager) except -1

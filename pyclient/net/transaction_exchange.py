@@ -1,0 +1,360 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
+"""Carries out the usual transaction in the thread that calls, in compiled code: begun, its batch sent, committed.
+
+As `lone_exchange` for a record that is sent alone: the decisions of the last commit hold while the loop sleeps on, and
+nothing else is to be done. What a transaction is and may do is decided in `pyclient.core.transactions.usual`. EndTxn
+is written when the batch is stored, never before. A request whose answer is unusual or late is handed over by
+`on_taken` before anybody else acts.
+Rules: all is used and changed only with the loop's lock. No step runs interpreted code, so no signal handler runs
+between two of them; where somebody has to be notified of the batch's end, handlers are deferred.
+"""
+import cython
+from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cython.cimports.libc.math import INFINITY, ceil
+from cython.cimports.pyclient.buffers.accumulator import Accumulator
+from cython.cimports.pyclient.buffers.batch import Batch
+from cython.cimports.pyclient.buffers.queues import PartitionQueue
+from cython.cimports.pyclient.codec.end_txn import ANSWER, CommitFrames
+from cython.cimports.pyclient.core.transactions.usual import UsualTransactions
+from cython.cimports.pyclient.net.lone_exchange import Lane, LoneExchange
+from cython.cimports.pyclient.net.sockets import await_bytes, hush, peek, send_all, send_pieces, take
+from cython.cimports.pyclient.runtime.epoll import set_time, watch
+
+import logging
+import sys
+
+_log = logging.getLogger(__name__)
+LARGEST = cython.declare(cython.Py_ssize_t, 1 << 19)  # bytes of records: checksummed without letting other threads in
+LONGEST_WAIT_S = cython.declare(cython.double, 0.1)  # an answer that takes longer costs no more when the loop reads it
+PATIENCE_S = cython.declare(cython.double, 0.02)  # the loop waits so long for the end of a commit
+DEPTH = cython.declare(cython.int, 200)  # calls that must fit into the caller's stack
+
+# The result of a commit.
+FAILED = cython.declare(cython.int, 0)  # others have to do it, or to finish it
+DONE = cython.declare(cython.int, 1)
+NOTIFIES = cython.declare(cython.int, 2)  # nothing has changed, and signal handlers have to be deferred
+
+# How far a commit is that was not finished here.
+NOWHERE = cython.declare(cython.int, 0)
+COMMITTING = cython.declare(cython.int, 1)  # records may have to be sent
+ENDING = cython.declare(cython.int, 2)  # EndTxn is in flight
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _has_stack() -> cython.bint:
+    """Whether the caller is not so deep in its stack that a RecursionError would leave the client half changed."""
+    try:
+        sys._getframe(max(0, sys.getrecursionlimit() - DEPTH))
+    except ValueError:
+        return True
+    return False
+
+
+@cython.final
+@cython.cclass
+class CommitLane:
+    """How the next EndTxn leaves on the *connection* to *known*, the coordinator on *node*. *until* is the end of the
+    login's session. *figures* count the node's requests and latencies. Fields: transaction_exchange.pxd.
+    """
+
+    def __init__(self, connection, node, known, frames: CommitFrames, *, version, descriptor, until, figures: tuple):
+        self.connection, self.known, self.version = connection, known, version
+        self._node, self._frames = node, frames
+        self._requests, self._reader, self._silence = connection.requests, connection.reader, connection.silence
+        self._in_flight = self._requests.requests
+        self._descriptor, self._until = descriptor, until
+        self._sent, self._latency = figures
+
+    @cython.cfunc
+    def write(self, producer: object) -> bytes:
+        """Write the request of *producer*, its id and epoch; returns what the kernel did not take, None if it took all.
+        """
+        self._requests.correlation_id = (cython.cast(cython.longlong, self._requests.correlation_id) + 1) & 0x7FFFFFFF
+        frame: bytearray = self._frames.request(self._requests.correlation_id, producer[0], producer[1])
+        size: cython.Py_ssize_t = PyByteArray_GET_SIZE(frame)
+        at: cython.p_char = PyByteArray_AS_STRING(frame)
+        taken: cython.Py_ssize_t
+        with cython.nogil:
+            taken = send_pieces(self._descriptor, at, size, at, 0, at, 0)
+        self.connection.bytes_out += size
+        self._sent.add(1)
+        return None if taken == size else bytes(frame)[taken:]
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def take_answer(self) -> cython.bint:
+        """Take the answer from the socket if it is whole and usual; else leave it there."""
+        at: cython.p_char = self._answer
+        return self._frames.reads(at, peek(self._descriptor, at, ANSWER + 1)) and take(self._descriptor, at, ANSWER)
+
+    @cython.cfunc
+    def count(self, now: cython.double, sent_at: cython.double) -> object:
+        """Note what an answer changes."""
+        latency: cython.double = (now - sent_at) * 1000
+        self._latency.add(latency, 1, latency, now)
+        came: object = self._reader.bytes_in + ANSWER
+        self._reader.bytes_in = came
+        self._silence.heard_at, self._silence.bytes_in, self._silence.since = now, came, None
+        self.known.heard_at = self.connection.idle_since = self._node.answered_at = now
+
+
+@cython.final
+@cython.cclass
+class TransactionExchange(LoneExchange):
+    """Of a sync producer: the thread that calls acts, with the lock of the loop, while that sleeps.
+
+    A commit that takes longer than *limit* seconds is finished by the loop. *signals* defer signal handlers, and run
+    them again. *refused* has records that were refused and not reported yet. *resume* goes on with a commit that was
+    not finished here: it gets the lane of EndTxn if that is in flight, the time when it was sent, and what of it was
+    not written. The fields are declared in transaction_exchange.pxd.
+    """
+
+    def __init__(self, accumulator: Accumulator, selector, clock, metrics, *, usual: UsualTransactions, limit, signals: tuple, refused, otherwise, hand_over,
+                 resume):
+        LoneExchange.__init__(self, accumulator, clock, metrics, otherwise=otherwise, hand_over=hand_over)
+        self._selector, self._usual, self._refused, self._resume = selector, usual, refused, resume
+        self._limit = min(limit, LONGEST_WAIT_S)
+        self._hold_signals, self._release_signals = signals
+        self._acquire, self._give_back = selector.acquire, selector.give_back
+        self._bell, self._epoll, self._timer = selector.bell, selector.descriptor, selector.timer
+
+    # ---- alone with all that the loop owns --------------------------------------------------------------------------
+
+    def arm(self, commits: CommitLane):
+        """The next transaction may be a usual one. All batches that could not be compressed are reported."""
+        self._commits = commits
+        self._seal_failures = self._accumulator.seal_failures
+
+    def clear(self):
+        """As `LoneExchange.clear`; nothing is done here until `arm`."""
+        self._commits = None
+        return LoneExchange.clear(self)
+
+    def take_missed(self):
+        """The queue whose batch could not be sent here for want of a lane; None if there is none."""
+        missed, self._missed = self._missed, None
+        return missed
+
+    def on_taken(self):
+        """As `LoneExchange.on_taken`; others finish the commit."""
+        stage: cython.int = self._stage
+        if stage == NOWHERE:
+            return
+        self._stage = NOWHERE
+        LoneExchange.on_taken(self)
+        rest, self._end_rest = self._end_rest, None
+        self._resume(self._ending if stage == ENDING else None, self._end_at, rest)
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a commit was not finished here, and is to be handed over."""
+        return self._stage != NOWHERE
+
+    # ---- any thread -------------------------------------------------------------------------------------------------
+
+    def on_ready(self):
+        """A batch may leave when its linger ends: set the timer."""
+        if self._closed or not self._set_timer():
+            self._otherwise()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _set_timer(self) -> cython.bint:
+        """The timer wakes the loop's thread when the oldest linger ends; False if that is not all to be done."""
+        at: cython.double
+        if not self._acquire(False):
+            return False
+        try:
+            at = -1 if self._selector.wanted else self._accumulator.wake_by_timer()
+            return at >= 0 and set_time(self._timer, at)
+        finally:
+            self._give_back()
+
+    def begin(self) -> bool:
+        """Begin a transaction; False: nothing has changed, others have to do it."""
+        began: cython.double = self._clock()
+        if not self._borrow():
+            return False
+        try:
+            if self._commits is None or not self._usual.begin(began):
+                return False
+        finally:
+            self._give_back()
+        self.begin_s += cython.cast(cython.double, self._clock()) - began
+        return True
+
+    def commit(self) -> bool:
+        """Commit; False: others have to do it, or to finish it."""
+        began: cython.double = self._clock()
+        outcome: cython.int = self._try(began, False)
+        if outcome == NOTIFIES:
+            held = self._hold_signals()
+            try:
+                outcome = self._try(began, True)
+            finally:
+                self._release_signals(held)
+        if outcome != DONE:
+            return False
+        self.commit_s += cython.cast(cython.double, self._clock()) - began
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _try(self, began: cython.double, notifies: cython.bint) -> cython.int:
+        """*notifies*: callbacks may be dispatched, which takes interpreted code."""
+        if not self._borrow():
+            return FAILED
+        try:
+            return self._commit(began, notifies)
+        except Exception:  # noqa: BLE001 others go on
+            _log.exception("a defect in the client: a commit could not be carried out in place; the loop goes on")
+            return FAILED
+        finally:
+            self._selector.patience = 0.0
+            self._give_back()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _borrow(self) -> cython.bint:
+        """Take the lock if the loop sleeps and nothing else is known to be done."""
+        if self._commits is None or self._closed or len(self._refused) or self._selector.wanted or not _has_stack() or not self._acquire(False):
+            return False
+        if self._stage != NOWHERE:
+            self._give_back()
+            return False
+        return True
+
+    # ---- a commit ---------------------------------------------------------------------------------------------------
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _commit(self, now: cython.double, notifies: cython.bint) -> cython.int:
+        commits: CommitLane = self._commits
+        lane: Lane = None
+        queue: PartitionQueue = None
+        if commits is None or now >= commits._until or len(commits._in_flight) or now >= self._metrics.next_mark:
+            return FAILED
+        if self._accumulator.seal_failures != self._seal_failures:
+            return FAILED  # their records are settled, and a commit without them is wrong
+        if self._accumulator.unsettled:
+            queue = self._accumulator.lone_queue()
+            lane = None if queue is None else self._usable_lane(queue, now)
+            if lane is None:
+                return FAILED
+            if not notifies and self._notifies(queue):
+                return NOTIFIES
+        if not self._usual.may_commit(None if lane is None else lane.sequence):
+            return FAILED
+        return DONE if self._carry_out(commits, lane, queue, now, now + self._limit, notifies) else FAILED
+
+    @cython.cfunc
+    def _usable_lane(self, queue: PartitionQueue, now: cython.double) -> Lane:
+        lane: Lane = self._lanes.get(queue)
+        if lane is None or now >= lane._until:
+            self._missed = queue
+            return None
+        batch: Batch = queue._open
+        return None if len(lane._in_flight) or batch is None or batch._at > LARGEST else lane
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _notifies(self, queue: PartitionQueue) -> cython.bint:
+        """Whether somebody is notified of the open batch's end."""
+        batch: Batch = queue._open
+        return batch is None or batch.result._callback is not None
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _carry_out(self, commits: CommitLane, lane: Lane | None, queue: PartitionQueue, now: cython.double, until: cython.double,
+                   notifies: cython.bint) -> cython.bint:
+        """With the loop deaf to both connections meanwhile."""
+        if not watch(self._epoll, commits._descriptor, False):
+            return False
+        try:
+            if lane is not None and not watch(self._epoll, lane._descriptor, False):
+                return False
+            try:
+                self._selector.patience = PATIENCE_S
+                self._stage = COMMITTING
+                self._usual.commit()
+                set_time(self._timer, INFINITY)
+                return (lane is None or self._store(lane, queue, now, until, notifies)) and self._end(commits, until)
+            finally:
+                if lane is not None:
+                    watch(self._epoll, lane._descriptor, True)
+                if self._stage != NOWHERE:
+                    set_time(self._timer, now)  # the caller goes on; if a signal handler raises instead, the loop does
+        finally:
+            watch(self._epoll, commits._descriptor, True)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _store(self, lane: Lane, queue: PartitionQueue, now: cython.double, until: cython.double, notifies: cython.bint) -> cython.bint:
+        """Send the batch, and settle it when it is stored; False if that is not all that is to be sent, or not known.
+        """
+        batch: Batch = self._accumulator.start_lone(queue, LARGEST)
+        if batch is None:
+            return False
+        self._batch, self._lane, self._sent_at = batch, lane, now
+        self._usual.leaves(batch, lane.sequence, lane.leader)
+        self._rest = lane.write(batch, now)
+        if self._rest is not None:
+            self._rest = self._sent_rest(lane._descriptor, self._rest, until)
+        if self._rest is not None or not self._comes(lane._descriptor, until):
+            return False
+        if (not notifies and batch.result._callback is not None) or not lane.take_answer():
+            return False
+        self._usual.stored(lane.sequence)
+        self._settle()
+        return self._accumulator.unsettled == 0
+
+    @cython.cfunc
+    def _sent_rest(self, descriptor: cython.int, rest: bytes, until: cython.double) -> bytes:
+        """What the kernel has not taken in time; None if it took all."""
+        bell: cython.int = self._bell
+        at: cython.p_char = PyBytes_AS_STRING(rest)
+        size: cython.Py_ssize_t = PyBytes_GET_SIZE(rest)
+        timeout_ms: cython.int = self._left_ms(until)
+        taken: cython.Py_ssize_t
+        with cython.nogil:
+            taken = send_all(descriptor, bell, at, size, timeout_ms)
+        return None if taken == size else rest[taken:]
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _end(self, commits: CommitLane, until: cython.double) -> cython.bint:
+        """End the transaction at its coordinator, if that knows it."""
+        now: cython.double = self._clock()
+        producer: object = self._usual.producer()
+        if not self._usual.started():
+            self._usual.ended(producer[0], producer[1])
+            self._stage = NOWHERE
+            return True
+        self._stage, self._ending, self._end_at = ENDING, commits, now
+        self._end_rest = commits.write(producer)
+        if self._end_rest is not None or not self._comes(commits._descriptor, until) or not commits.take_answer():
+            return False
+        commits.count(self._clock(), now)
+        self._usual.ended(commits._frames.producer_id, commits._frames.epoch)
+        self._stage, self._ending = NOWHERE, None
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _comes(self, descriptor: cython.int, until: cython.double) -> cython.bint:
+        """Wait for an answer, as long as nothing else is to be done."""
+        bell: cython.int = self._bell
+        timeout_ms: cython.int = self._left_ms(until)
+        came: cython.bint
+        with cython.nogil:
+            came = await_bytes(descriptor, bell, timeout_ms)
+        if not came:
+            hush(bell)
+        return came
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _left_ms(self, until: cython.double) -> cython.int:
+        return cython.cast(cython.int, max(0.0, ceil((until - cython.cast(cython.double, self._clock())) * 1000)))

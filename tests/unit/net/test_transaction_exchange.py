@@ -1,0 +1,579 @@
+"""Usual transactions are carried out in the thread that calls, and end as any others, whatever happens meanwhile."""
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyclient import Producer
+from pyclient.buffers import topic_compression
+from pyclient.codec.apis import Api
+from pyclient.core.sending.sender import Sender
+from pyclient.core.transactions.manager import Transactions
+from pyclient.core.transactions.states import TransactionState
+from pyclient.errors import ClientForkedError, IllegalStateError, KafkaTimeoutError, TransactionAbortableError
+from pyclient.net import lent_connection
+from pyclient.net.in_flight import MAX_CORRELATION_ID
+from pyclient.net.transaction_exchange import TransactionExchange
+from pyclient.producer.transaction_lanes import TransactionLanes
+from pyclient.testing import FakeCluster
+from pyclient.testing.fake.control import Cut, Delay, Drop, Fail, Throttle, Verdict
+from pyclient.testing.fake.model.request import Request
+from tests.strike import Strike
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
+PARTITIONS: Final = 3
+FAULTS: Final[dict[str, Verdict]] = {
+    "not the leader": Fail(6), "loading": Fail(14), "concurrent": Fail(51), "lost before": Drop(), "lost after": Drop(applied=True), "cut": Cut(7),
+    "throttled": Throttle(5), "late": Delay(0.15), "cannot be committed": Fail(120),
+}
+VARIABLE: Final = ("metadata-age", "latency", "time", "throttle", "connection", "incoming", "outgoing", "request-total", "node=-")
+"""Times, and what depends on the requests that a client makes beside Produce and EndTxn."""
+Step = tuple[str, str, int]
+"""What to do, the API that a fault is about, and on which partition."""
+
+
+@pytest.fixture
+def cluster(fake_cluster: FakeCluster) -> FakeCluster:
+    fake_cluster.create_topic("t", PARTITIONS)
+    return fake_cluster
+
+
+@pytest.fixture
+def producer(cluster: FakeCluster) -> Iterator[Producer]:
+    with made(cluster) as producer:
+        until_usual(producer)
+        yield producer
+
+
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was done another way than the usual one."""
+    found: list[str] = []
+    start, commit, begin = Sender._start, Transactions.commit, Transactions.begin
+
+    def noted_start(*args: Any) -> bool:
+        found.append("batch")
+        return start(*args)
+
+    def noted_commit(manager: Transactions) -> Any:
+        found.append("commit")
+        return commit(manager)
+
+    def noted_begin(*args: Any) -> Any:
+        found.append("begin")
+        return begin(*args)
+
+    monkeypatch.setattr(Sender, "_start", noted_start)
+    monkeypatch.setattr(Transactions, "commit", noted_commit)
+    monkeypatch.setattr(Transactions, "begin", noted_begin)
+    return found
+
+
+def made(cluster: FakeCluster, **options: Any) -> Producer:
+    """Its records leave with the commit, however slow the machine is."""
+    given = {"linger_ms": 60_000, "delivery_timeout_ms": 200_000, "retry_backoff_ms": 1, "reconnect_backoff_ms": 1, **options}
+    return Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="x", **given)
+
+
+def lanes_of(producer: Producer) -> TransactionLanes:
+    lanes = producer._core._lanes
+    assert isinstance(lanes, TransactionLanes)
+    return lanes
+
+
+def exchange_of(producer: Producer) -> TransactionExchange:
+    return lanes_of(producer).exchange
+
+
+def until_usual(producer: Producer) -> int:
+    """Commit transactions until the next one may be usual; returns how many."""
+    producer.init_transactions()
+    for count in range(1, 1000):
+        transact(producer, b"first")
+        if len(exchange_of(producer)):
+            return count
+    raise AssertionError("no lane was made")
+
+
+def transact(producer: Producer, *values: bytes, partition: int = 0) -> None:
+    producer.begin_transaction()
+    for value in values:
+        producer.send("t", value, partition=partition)
+    producer.commit_transaction()
+
+
+def state(producer: Producer) -> TransactionState:
+    return producer._transaction_calls().state
+
+
+def values(cluster: FakeCluster, partition: int = 0) -> list[bytes | None]:
+    """Those that were committed."""
+    return [record.value for record in cluster.records("t", partition) if record.value != b"first"]
+
+
+def usual_commits(producer: Producer, ways: list[str], transactions: int) -> int:
+    """How many of so many transactions were committed the usual way."""
+    usual = 0
+    for number in range(transactions):
+        del ways[:]
+        transact(producer, b"%d" % number, b"and one")
+        usual += "commit" not in ways
+    return usual
+
+
+# --- the usual transaction -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"client_id": "é" * 100}, {"acks": "all", "max_in_flight_requests_per_connection": 1}], ids=str)
+def test_usual_transactions_are_committed_in_order(cluster: FakeCluster, ways: list[str], options: dict[str, Any]) -> None:
+    with made(cluster, **options) as producer:
+        until_usual(producer)
+        assert usual_commits(producer, ways, 100) > 50  # a busy loop takes some of them
+    assert values(cluster) == [value for number in range(100) for value in (b"%d" % number, b"and one")]
+
+
+def test_each_partition_of_a_topic_is_usual_once_one_is(cluster: FakeCluster, ways: list[str]) -> None:
+    def usual_in_each() -> bool:
+        with made(cluster) as producer:
+            until_usual(producer)
+            del ways[:]
+            for partition in range(PARTITIONS):
+                transact(producer, b"%d" % partition, partition=partition)
+            return not ways
+
+    eventually(usual_in_each)
+    for partition in range(PARTITIONS):
+        assert set(values(cluster, partition)) == {b"%d" % partition}
+
+
+def test_a_block_is_carried_out_the_usual_way(cluster: FakeCluster, producer: Producer, ways: list[str]) -> None:
+    def block() -> bool:
+        del ways[:]
+        with producer.transaction():
+            producer.send("t", b"x", partition=0)
+        return not ways
+
+    eventually(block)
+    with pytest.raises(RuntimeError, match="mine"), producer.transaction():
+        producer.send("t", b"aborted", partition=0)
+        raise RuntimeError("mine")
+    assert set(values(cluster)) == {b"x"}
+
+
+def test_a_transaction_without_records_sends_nothing(cluster: FakeCluster, producer: Producer) -> None:
+    asked = len(cluster.requests("EndTxn"))
+    for _ in range(5):
+        transact(producer)
+    assert len(cluster.requests("EndTxn")) == asked
+    transact(producer, b"x")
+    assert values(cluster) == [b"x"]
+
+
+def test_records_that_are_acknowledged_before_are_committed(cluster: FakeCluster, producer: Producer) -> None:
+    for number in range(5):
+        producer.begin_transaction()
+        producer.send("t", b"%d" % number, partition=0)
+        producer.flush()
+        producer.commit_transaction()
+    assert values(cluster) == [b"%d" % number for number in range(5)]
+
+
+def test_deliveries_are_known_when_a_usual_commit_returns(cluster: FakeCluster, producer: Producer) -> None:
+    seen: list[int | None] = []
+    for number in range(20):
+        producer.begin_transaction()
+        delivery = producer.send("t", b"%d" % number, partition=0)
+        bulk = producer.send_many("t", [b"many"] * 3, partition=0)
+        called = producer.send("t", b"called", partition=0, on_delivery=lambda each: seen.append(each.result(0).offset))
+        producer.commit_transaction()
+        assert delivery.done()
+        assert called.done()
+        first = delivery.result(0).offset
+        assert first is not None
+        assert [each.offset for each in bulk.result(0)] == [first + 1, first + 2, first + 3]
+    producer.flush()
+    assert len(seen) == 20
+    assert len(values(cluster)) == 100
+
+
+def test_bulks_are_committed_the_usual_way(cluster: FakeCluster, producer: Producer, ways: list[str]) -> None:
+    def bulk() -> bool:
+        del ways[:]
+        producer.begin_transaction()
+        deliveries = producer.send_many("t", [b"x"] * 10, partition=0)
+        producer.commit_transaction()
+        return deliveries.done() and not ways
+
+    eventually(bulk)
+
+
+def test_a_batch_that_the_kernel_does_not_take_whole_is_committed(cluster: FakeCluster, producer: Producer, ways: list[str]) -> None:
+    large = [b"%d" % number * 1000 for number in range(90)]
+    for connection in producer._core.connections._connections():
+        assert connection.socket is not None
+        connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+
+    def usual() -> bool:
+        del ways[:]
+        transact(producer, *large)
+        return not ways
+
+    eventually(usual)
+    assert values(cluster)[-90:] == large
+
+
+def test_correlation_ids_wrap(cluster: FakeCluster, producer: Producer) -> None:
+    connections = [each for each in producer._core.connections._connections() if each.socket is not None]
+    for connection in connections:
+        connection.requests.correlation_id = MAX_CORRELATION_ID - 2
+    for number in range(6):
+        transact(producer, b"%d" % number)
+    assert sum(connection.requests.correlation_id < 10 for connection in connections) >= 2
+    assert values(cluster) == [b"%d" % number for number in range(6)]
+
+
+def test_a_usual_transaction_is_counted_as_any_other(cluster: FakeCluster) -> None:
+    def counted(*, usual: bool) -> dict[str, float]:
+        with made(cluster) as producer:
+            if not usual:
+                exchange_of(producer).close()
+            producer.init_transactions()
+            for _ in range(50):
+                producer.begin_transaction()
+                producer.send("t", b"x" * 100, b"key", partition=0, timestamp=1)
+                producer.commit_transaction()
+            found = producer.metrics()
+            return {name: value for name, value in found.items() if "-rate" not in name and not any(word in name for word in VARIABLE)}
+
+    assert counted(usual=True) == counted(usual=False)
+
+
+def test_calls_that_took_place_here_are_timed(producer: Producer) -> None:
+    before = producer.metrics()
+    for _ in range(10):
+        transact(producer, b"x")
+    after = producer.metrics()
+    for name in ("txn-begin-time-ns-total", "txn-commit-time-ns-total"):
+        assert after[name] > before[name]
+
+
+# --- what is not usual -----------------------------------------------------------------------------------------------
+
+
+def test_T01_EndTxn_is_not_sent_before_the_records_are_stored(cluster: FakeCluster, producer: Producer) -> None:
+    with cluster.intercept(Fail(6), "Produce", times=2):
+        transact(producer, b"x")
+    asked = [each.api for each in cluster.requests() if each.api in (Api.PRODUCE, Api.END_TXN)]
+    assert asked[-4:] == [Api.PRODUCE, Api.PRODUCE, Api.PRODUCE, Api.END_TXN]
+    assert values(cluster) == [b"x"]
+
+
+@pytest.mark.parametrize("api", ["Produce", "EndTxn"])
+@pytest.mark.parametrize("fault", sorted(set(FAULTS) - {"cannot be committed"}))
+def test_a_transaction_is_committed_once_whatever_its_answer_is(cluster: FakeCluster, producer: Producer, fault: str, api: str) -> None:
+    for number in range(4):
+        with cluster.intercept(FAULTS[fault], api, times=1):
+            transact(producer, b"%d" % number)
+        transact(producer, b"between")
+    assert values(cluster) == [value for number in range(4) for value in (b"%d" % number, b"between")]
+
+
+@pytest.mark.parametrize("api", ["Produce", "EndTxn"])
+def test_a_transaction_that_cannot_be_committed_is_aborted(cluster: FakeCluster, producer: Producer, api: str) -> None:
+    for number in range(4):
+        with cluster.intercept(Fail(120), api, times=1), pytest.raises(TransactionAbortableError):
+            transact(producer, b"refused")
+        producer.abort_transaction()
+        transact(producer, b"%d" % number)
+    assert values(cluster) == [b"0", b"1", b"2", b"3"]
+
+
+def test_T02_a_commit_whose_answer_is_late_goes_on_and_is_asked_for_again(cluster: FakeCluster, producer: Producer) -> None:
+    producer.begin_transaction()
+    producer.send("t", b"late", partition=0)
+    cluster.pause(1)
+    with pytest.raises(KafkaTimeoutError, match="Call commit_transaction again"):
+        producer.commit_transaction(0.01)
+    cluster.resume(1)
+    producer.commit_transaction()
+    transact(producer, b"next")
+    assert values(cluster) == [b"late", b"next"]
+
+
+@pytest.mark.parametrize("api", ["Produce", "EndTxn"])
+def test_Ctrl_C_ends_the_wait_and_the_same_call_goes_on(cluster: FakeCluster, producer: Producer, api: str) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    came = threading.Event()
+
+    def delayed(_request: Request) -> Delay:
+        came.set()
+        return Delay(0.09)
+
+    def strike() -> None:
+        came.wait(20)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    with cluster.intercept(delayed, api, times=1):
+        striker = threading.Thread(target=strike)
+        striker.start()
+        producer.begin_transaction()
+        producer.send("t", b"x", partition=0)
+        with pytest.raises(KeyboardInterrupt):
+            producer.commit_transaction()
+            striker.join(20)
+        striker.join()
+    with contextlib.suppress(IllegalStateError):  # interrupted between the outcome and the caller: it is committed
+        producer.commit_transaction()
+    transact(producer, b"next")
+    assert values(cluster) == [b"x", b"next"]
+
+
+def test_Ctrl_C_at_any_line_commits_once(cluster: FakeCluster, producer: Producer) -> None:
+    sent: list[bytes] = []
+    handlers = list(map(signal.getsignal, (signal.SIGINT, signal.SIGALRM)))
+    for at in range(1, 60):
+        producer.begin_transaction()
+        sent.append(b"%d" % at)
+        producer.send_many("t", sent[-1:], partition=0)
+        interrupted = False
+        try:
+            Strike(at, lambda: signal.raise_signal(signal.SIGINT)).during(producer.commit_transaction)
+        except KeyboardInterrupt:
+            interrupted = True
+        assert handlers == list(map(signal.getsignal, (signal.SIGINT, signal.SIGALRM)))
+        if interrupted:
+            with contextlib.suppress(IllegalStateError):
+                producer.commit_transaction()
+    assert values(cluster) == sent
+
+
+def test_other_calls_are_served_while_a_thread_waits_for_its_commit(cluster: FakeCluster, producer: Producer) -> None:
+    producer.begin_transaction()
+    cluster.pause(1)
+    producer.send("t", b"x", partition=0)
+    calling = threading.Thread(target=producer.commit_transaction)
+    calling.start()
+    eventually(lambda: state(producer) is TransactionState.COMMITTING)
+    with pytest.raises(KafkaTimeoutError):
+        producer.flush(0.01)
+    with pytest.raises(IllegalStateError):
+        producer.send("t", b"too late", partition=0)
+    cluster.resume(1)
+    calling.join(20)
+    assert not calling.is_alive()
+    assert values(cluster) == [b"x"]
+
+
+def test_records_of_other_threads_are_committed_or_refused(cluster: FakeCluster, producer: Producer) -> None:
+    """A record that `send` accepted before the commit is part of it, however little before."""
+    accepted: list[bytes] = []
+    stop = threading.Event()
+
+    def send() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            with contextlib.suppress(IllegalStateError):
+                producer.send("t", b"%d" % number, partition=number % PARTITIONS)
+                accepted.append(b"%d" % number)
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    for _ in range(100):
+        transact(producer, b"mine")
+    stop.set()
+    sending.join()
+    stored = [value for partition in range(PARTITIONS) for value in values(cluster, partition) if value != b"mine"]
+    assert sorted(stored, key=lambda value: int(value or 0)) == accepted
+    assert values(cluster).count(b"mine") == 100
+
+
+def test_a_linger_that_ends_sends_the_records_before_the_commit(cluster: FakeCluster) -> None:
+    with made(cluster, linger_ms=1) as producer:
+        until_usual(producer)
+        for number in range(5):
+            producer.begin_transaction()
+            delivery = producer.send("t", b"%d" % number, partition=0)
+            assert delivery.result(20).partition == 0
+            producer.commit_transaction()
+    assert values(cluster) == [b"%d" % number for number in range(5)]
+
+
+def test_refused_rows_of_a_bulk_are_not_missing_from_a_commit(cluster: FakeCluster, producer: Producer) -> None:
+    producer.begin_transaction()
+    producer.send_many("t", [b"x", b"y" * (2 << 20)], partition=0)
+    with pytest.raises(TransactionAbortableError):
+        producer.commit_transaction()
+    producer.abort_transaction()
+    transact(producer, b"next")
+    assert values(cluster) == [b"next"]
+
+
+def test_offsets_and_new_partitions_go_another_way(cluster: FakeCluster, producer: Producer) -> None:
+    cluster.create_topic("other", 1)
+    producer.begin_transaction()
+    producer.send("t", b"x", partition=0)
+    producer.send("other", b"y")
+    producer.commit_transaction()
+    assert [record.value for record in cluster.records("other", 0)] == [b"y"]
+    assert values(cluster) == [b"x"]
+
+
+@pytest.mark.parametrize("others", [True, False], ids=["with others", "alone"])
+def test_records_that_could_not_be_compressed_are_not_missing_from_a_commit(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, *, others: bool) -> None:
+    """The thread that sends seals their batch: they are settled, as failed, before the loop looks."""
+    def broken(*_args: object) -> bytes:
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(topic_compression, "compress", broken)
+    cluster.create_topic("small", 1)
+    with made(cluster, compression_by_topic={"small": "gzip"}) as producer:
+        until_usual(producer)
+        for number in range(3):
+            transact(producer, b"%d" % number)
+            producer.begin_transaction()
+            producer.send("small", bytes(700))
+            buffers = producer._core.accumulator
+            topic = buffers.topic("small")
+            assert topic is not None
+            buffers.flush_open()
+            buffers.take_ready(0.0)
+            batch = buffers.head(topic.queues[0])
+            assert batch is not None
+            buffers.seal(batch)
+            buffers.take_ready(0.0)
+            if others:
+                producer.send("t", b"with what failed", partition=0)
+            with pytest.raises(TransactionAbortableError, match="compressed"):
+                producer.commit_transaction()
+            producer.abort_transaction()
+    assert values(cluster) == [b"0", b"1", b"2"]
+
+
+def test_a_thread_that_is_deep_in_its_stack_lets_the_loop_act(cluster: FakeCluster, producer: Producer, ways: list[str]) -> None:
+    def deeply(left: int) -> None:
+        if left:
+            deeply(left - 1)
+        else:
+            transact(producer, b"deep")
+
+    deeply(sys.getrecursionlimit() - lent_connection.DEPTH)
+    assert ways[0] == "begin"
+    assert "commit" in ways
+    assert values(cluster) == [b"deep"]
+
+
+def test_a_closed_producer_begins_nothing(cluster: FakeCluster, producer: Producer) -> None:
+    producer.close()
+    with pytest.raises(Exception, match="closed"):
+        producer.begin_transaction()
+    with pytest.raises(Exception, match="closed"):
+        producer.commit_transaction()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_commits_nothing_of_its_parent(cluster: FakeCluster, producer: Producer) -> None:
+    producer.begin_transaction()
+    producer.send("t", b"x", partition=0)
+    child = os.fork()
+    if not child:
+        refused = 1
+        try:
+            producer.commit_transaction()
+        except ClientForkedError:
+            refused = 0
+        finally:
+            os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    producer.commit_transaction()
+    assert values(cluster) == [b"x"]
+
+
+def test_another_producer_with_the_id_fences_this_one(cluster: FakeCluster, producer: Producer) -> None:
+    with made(cluster) as other:
+        other.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", b"fenced", partition=0)
+        with pytest.raises(Exception) as raised:
+            producer.commit_transaction()
+        if not getattr(raised.value, "fatal", False):
+            with pytest.raises(Exception) as raised:
+                producer.abort_transaction()
+        assert getattr(raised.value, "fatal", False)
+        transact(other, b"x")
+    assert values(cluster) == [b"x"]
+
+
+# --- everything together ---------------------------------------------------------------------------------------------
+
+
+def steps() -> st.SearchStrategy[list[Step]]:
+    what = st.sampled_from(["commit", "commit", "commit", "block", "bulk", "abort", "flush", "two partitions", "callback", "metrics", "move", *FAULTS])
+    return st.lists(st.tuples(what, st.sampled_from(["Produce", "EndTxn"]), st.integers(0, PARTITIONS - 1)), min_size=5, max_size=20)
+
+
+@given(steps())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_happens_what_was_committed_is_stored_once_in_order(fake_cluster: FakeCluster, given_steps: list[Step]) -> None:
+    topic = f"t{len(fake_cluster.topics())}"
+    fake_cluster.create_topic(topic, PARTITIONS)
+    with made(fake_cluster) as producer:
+        producer.init_transactions()
+        run = Run(fake_cluster, producer, topic)
+        for number, step in enumerate(given_steps):
+            run.take(number, *step)
+    for partition in range(PARTITIONS):
+        assert [record.value for record in fake_cluster.records(topic, partition)] == run.committed[partition]
+
+
+class Run:
+    """Transactions one after the other, and what must be stored then."""
+
+    def __init__(self, cluster: FakeCluster, producer: Producer, topic: str) -> None:
+        self.committed: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+        self._cluster, self._producer, self._topic = cluster, producer, topic
+
+    def take(self, number: int, what: str, api: str, partition: int) -> None:
+        """One step is one transaction, with a fault or not."""
+        fault = FAULTS.get(what)
+        with contextlib.nullcontext() if fault is None else self._cluster.intercept(fault, api, times=1):
+            try:
+                self._transact(number, what, partition)
+            except TransactionAbortableError:
+                self._producer.abort_transaction()
+
+    def _transact(self, number: int, what: str, partition: int) -> None:
+        producer, value = self._producer, b"%d" % number
+        sent = {partition: [value]}
+        if what == "metrics":
+            producer.metrics()
+        producer.begin_transaction()
+        if what == "bulk":
+            sent[partition] = [value, b"a", b"b"]
+            producer.send_many(self._topic, sent[partition], partition=partition)
+        else:
+            producer.send(self._topic, value, partition=partition, on_delivery=(lambda _: None) if what == "callback" else None)
+        if what == "two partitions":
+            sent[(partition + 1) % PARTITIONS] = [value]
+            producer.send(self._topic, value, partition=(partition + 1) % PARTITIONS)
+        if what == "flush":
+            producer.flush()
+        if what == "abort":
+            producer.abort_transaction()
+            return
+        producer.commit_transaction()
+        for each, stored in sent.items():
+            self.committed[each] += stored
