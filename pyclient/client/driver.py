@@ -247,7 +247,10 @@ class Driver:
         self._timer = self._timer_at = None
 
     def _on_timer(self) -> None:
-        """Take a turn if a deadline has come. A response moves the deadline of silence, but not the timer."""
+        """Take a turn if a deadline has come. A response moves the deadline of silence, but not the timer.
+
+        So every deadline has to stay until a turn has looked at it, also when its time has come.
+        """
         self._timer = self._timer_at = None
         now = self._clock()
         first = now if self._connections is None or self._looks or self._waiters else self._first_deadline(self._connections, now)

@@ -69,18 +69,23 @@ class Throttle:
 
     def __init__(self) -> None:
         self.until = 0.0
+        self._ended = True
 
     def apply(self, now: float, message: Any) -> float:
         """Take the throttle time of a response; returns it in seconds, 0.0 without one."""
         throttle = getattr(message, "throttle_time", None)
         seconds: float = throttle.total_seconds() if throttle else 0.0
         if seconds:
-            self.until = now + seconds
+            self.until, self._ended = now + seconds, False
         return seconds
 
-    def deadline(self, now: float) -> float | None:
-        """When it ends; None if it has ended."""
-        return self.until if self.until > now else None
+    def deadline(self) -> float | None:
+        """When it ends; None once `expire` has noted its end."""
+        return None if self._ended else self.until
+
+    def expire(self, now: float) -> None:
+        """Note its end if it is over: the managers are asked for requests then."""
+        self._ended = self._ended or now >= self.until
 
 
 STAGGER: Final = 0.3

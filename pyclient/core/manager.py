@@ -115,7 +115,10 @@ class Manager(Protocol):
         """
 
     def next_deadline(self) -> float | None:
-        """When to poll again if no event comes before; None when only an event can change anything."""
+        """When to poll again if no event comes before; None when only an event can change anything.
+
+        Its time may come before the poll: the deadline stays until then, or it would pass for one that was moved.
+        """
 
 
 def earliest(*deadlines: float | None) -> float | None:

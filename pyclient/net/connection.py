@@ -160,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def overdue_at(self) -> float | None:
         """When a request is overdue, or throttling ends: all that matters of a connection that is being closed."""
-        return earliest(self.requests.deadline(), self.throttle.deadline(self._clock()))
+        return earliest(self.requests.deadline(), self.throttle.deadline())
 
     def is_silent(self, now: float) -> bool:
         """Whether an answer is due and nothing comes."""
@@ -252,7 +252,11 @@ class Connection(asyncio.BufferedProtocol):
             self._lost(cause, by_peer=False)
 
     def expire(self, now: float) -> None:
-        """M10: an overdue response closes the connection; the outcome of all requests in flight is then unknown."""
+        """M10: an overdue response closes the connection; the outcome of all requests in flight is then unknown.
+
+        M09: a throttle that is over is noted.
+        """
+        self.throttle.expire(now)
         overdue = self.requests.overdue(now)
         if overdue is not None:
             self.close(_timed_out(self.label, overdue.api, overdue.deadline - overdue.sent_at))

@@ -1,13 +1,18 @@
-"""Keyless records and a broker ten times slower than two others: it gets at most a third; a hanging one is left out."""
+"""Keyless records and a broker ten times slower than two others: it gets at most a third; a hanging one is left out.
+
+A broker that throttles is left alone for that time, and no longer.
+"""
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import pytest
 
-from pyclient.testing import Delay, World
+from pyclient import TopicPartition
+from pyclient.testing import Delay, Throttle, World
 
 SEEDS: Final = range(3)
 ANSWER_S: Final = 0.01
@@ -57,3 +62,38 @@ def test_P33_a_broker_that_hangs_is_left_out_after_the_availability_timeout(seed
     left_out = share(seed, hang, times=1, partitions=6, partitioner_availability_timeout_ms=50)
     assert left_out <= 0.02
     assert share(seed, hang, times=1, partitions=6) > 2 * left_out
+
+
+THROTTLE_MS: Final = 200
+
+
+async def until_the_next_record_is_stored(world: World) -> float:
+    """Seconds of a send that a throttled producer is asked for."""
+    async with world.producer("writer", linger_ms=0) as producer:
+        await (await producer.send("events", b"first"))
+        with world.cluster.intercept(Throttle(THROTTLE_MS), "Produce", times=1):
+            await (await producer.send("events", b"throttled"))
+        began = world.loop.time()
+        await (await producer.send("events", b"next"))
+        return world.loop.time() - began
+
+
+async def until_the_next_record_is_read(world: World) -> float:
+    """Seconds until a throttled consumer has a record that was there before."""
+    async with world.consumer("reader", auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("events", 0)])
+        with world.cluster.intercept(Throttle(THROTTLE_MS), "Fetch", times=1):
+            world.cluster.produce("events", b"throttled")
+            assert await consumer.poll(10.0)
+        began = world.loop.time()
+        world.cluster.produce("events", b"next")
+        assert await consumer.poll(10.0)
+        return world.loop.time() - began
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("work", [until_the_next_record_is_stored, until_the_next_record_is_read])
+def test_M09_a_throttled_client_goes_on_as_soon_as_the_throttle_ends(seed: int, work: Callable[[World], Coroutine[Any, Any, float]]) -> None:
+    with World(seed) as world:
+        world.cluster.create_topic("events", partitions=1)
+        assert THROTTLE_MS * 0.9 < world.run(work(world)) * 1000 < THROTTLE_MS * 1.3

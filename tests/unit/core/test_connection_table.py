@@ -111,9 +111,19 @@ def test_M04_one_more_attempt_starts_a_stagger_after_the_newest() -> None:
 
 def test_M09_a_throttle_lasts_for_the_time_of_the_last_response_that_has_one() -> None:
     throttle = Throttle()
-    assert throttle.deadline(0.0) is None
+    assert throttle.deadline() is None
     assert throttle.apply(10.0, SimpleNamespace(throttle_time=timedelta(seconds=5))) == 5.0
     assert throttle.apply(11.0, SimpleNamespace(throttle_time=timedelta())) == 0.0
     assert throttle.apply(11.0, object()) == 0.0
-    assert throttle.deadline(14.9) == 15.0
-    assert throttle.deadline(15.0) is None
+    throttle.expire(14.9)
+    assert throttle.deadline() == 15.0
+
+
+def test_M09_the_end_of_a_throttle_stays_a_deadline_until_it_is_noted() -> None:
+    throttle = Throttle()
+    throttle.apply(10.0, SimpleNamespace(throttle_time=timedelta(seconds=5)))
+    assert throttle.deadline() == 15.0, "whatever the time is"
+    throttle.expire(15.0)
+    assert throttle.deadline() is None
+    throttle.apply(16.0, SimpleNamespace(throttle_time=timedelta(seconds=1)))
+    assert throttle.deadline() == 17.0

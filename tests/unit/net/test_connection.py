@@ -394,6 +394,8 @@ def test_M09_a_throttled_connection_takes_no_request_until_the_throttle_ends() -
             assert not client.connection.ready
             client.clock.ahead = 31
             assert client.connection.ready
+            assert client.connection.next_deadline() == deadline, "it stays until it was looked at"
+            client.connection.expire(client.clock())
             assert client.connection.next_deadline() is None
 
     run(test())
