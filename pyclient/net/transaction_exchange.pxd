@@ -41,6 +41,7 @@ cdef class TransactionExchange(LoneExchange):
     cdef double _limit                 # seconds of a commit
     cdef readonly double begin_s       # that calls of `begin` took
     cdef readonly double commit_s
+    cdef readonly long long commits    # carried out here
     cdef object _acquire
     cdef object _give_back
     cdef int _bell

@@ -197,6 +197,7 @@ class TransactionExchange(LoneExchange):
                 self._release_signals(held)
         if outcome != DONE:
             return False
+        self.commits += 1
         self.commit_s += cython.cast(cython.double, self._clock()) - began
         return True
 

@@ -29,6 +29,7 @@ class CommitLane:
 class TransactionExchange(LoneExchange):
     begin_s: float
     commit_s: float
+    commits: int
     def __init__(self, accumulator: Accumulator, selector: LendingSelector, clock: Callable[[], float], metrics: Metrics, *,
                  usual: UsualTransactions, limit: float, signals: tuple[Callable[[], Any], Callable[[Any], object]], refused: deque[KafkaError],
                  otherwise: Callable[[], object],

@@ -112,34 +112,46 @@ class ExactlyOnce:
         self._stopped.wait(seconds)
 
     def _process(self, records: Records[Any, Any], done: Progress) -> None:
+        loop, transform = self._loop, self._transform
         for record in records:
-            failure = self._loop.failure_of(record)
+            failure = loop.failure_of(record) if loop.given_up else None
             if failure is None:
-                failure = self._send_outputs(record, done)
+                try:
+                    given = transform(record)
+                    outputs = (given,) if type(given) is Output else as_outputs(given)  # a call takes longer than all else here
+                except Exception as error:  # noqa: BLE001  # whatever a user's function raises
+                    failure = self._try_again(record, error, done)
+                else:
+                    failure = self._send_outputs(record, outputs, 1, done)
             if failure is not None:
                 self._give_up(record, failure, done)
 
-    def _send_outputs(self, record: Record[Any, Any], done: Progress) -> Failure | None:
+    def _try_again(self, record: Record[Any, Any], error: Exception, done: Progress) -> Failure | None:
+        """The function has raised *error*."""
         attempts = Attempts(self._retry)
         while True:
+            seconds = attempts.pause(error)
+            if seconds is None:
+                return Failure(error, attempts.count)
+            self._pause(seconds)
+            self._loop.check_running()
             try:
                 outputs = as_outputs(self._transform(record))
-            except Exception as error:  # noqa: BLE001  # whatever a user's function raises
-                seconds = attempts.pause(error)
-                if seconds is None:
-                    return Failure(error, attempts.count)
-                self._pause(seconds)
-                self._loop.check_running()
+            except Exception as again:  # noqa: BLE001  # whatever a user's function raises
+                error = again
                 continue
-            send, sent = self._producer.send, 0
-            try:
-                for each in outputs:
-                    send(each.topic, each.value, each.key, partition=each.partition, timestamp=each.timestamp, headers=each.headers)
-                    sent += 1
-            except UNSENDABLE as error:
-                return _unsendable(self._loop, record, Failure(error, attempts.count), sent)
-            done.outputs += sent
-            return None
+            return self._send_outputs(record, outputs, attempts.count, done)
+
+    def _send_outputs(self, record: Record[Any, Any], outputs: Iterable[Output], attempts: int, done: Progress) -> Failure | None:
+        send, sent = self._producer.send, 0
+        try:
+            for each in outputs:
+                send(each.topic, each.value, each.key, partition=each.partition, timestamp=each.timestamp, headers=each.headers)
+                sent += 1
+        except UNSENDABLE as error:
+            return _unsendable(self._loop, record, Failure(error, attempts), sent)
+        done.outputs += sent
+        return None
 
     def _give_up(self, record: Record[Any, Any], failure: Failure, done: Progress) -> None:
         if self._dead_letters is None:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from pyclient.producer.core import ProducerCore
 
 _log = logging.getLogger(__name__)
+TRIED: Final = 8
+SELDOM: Final = 64
+"""A producer whose last `TRIED` commits were no usual ones tries with each `SELDOM`-th."""
 MOST_PARTITIONS: Final = 16
 """Of a topic, that get lanes together."""
 
@@ -47,6 +50,7 @@ class TransactionLanes(LoneLanes):
         self._selector = selector = lender.selector
         self._kept: dict[PartitionQueue, tuple[Cluster, Lane]] = {}  # of a producer that did something else meanwhile
         self._armed_at = 0.0
+        self._used = self._unused = 0  # commits in place; other ones in a row
         asyncio.get_running_loop().add_reader(selector.open_timer(), self._on_linger)
         self.exchange = TransactionExchange(
             core.accumulator, selector, core.clock, core.metrics, usual=UsualTransactions(transactions, transactions.usual_gates()),
@@ -70,6 +74,8 @@ class TransactionLanes(LoneLanes):
 
     def renew(self) -> None:
         """A commit has ended: the next transaction may do the same."""
+        if not self._pays():
+            return
         kept, self._kept = self._kept, {}
         commits = self._commit_lane() if self._may_arm() else None
         if commits is None:
@@ -82,6 +88,12 @@ class TransactionLanes(LoneLanes):
         missed = self.exchange.take_missed()
         if missed is not None:
             self._add_lanes(missed)
+
+    def _pays(self) -> bool:
+        """Whether to arm the exchange: seldom, while something else comes before each commit."""
+        used, self._used = self.exchange.commits > self._used, self.exchange.commits
+        self._unused = 0 if used else self._unused + 1
+        return self._unused <= TRIED or self._unused % SELDOM == 0
 
     def _add_lanes(self, missed: PartitionQueue) -> None:
         """For a queue that had none, and those of its topic that may be the next ones."""
