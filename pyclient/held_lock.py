@@ -1,5 +1,5 @@
 # cython: language_level=3, freethreading_compatible=True
-"""A lock that Ctrl-C never leaves held.
+"""A lock that Ctrl-C never leaves held, and the end of a block that it never divides.
 
 Python may raise KeyboardInterrupt behind any call of interpreted code: behind ``lock.acquire()``, before the ``try``;
 in Python 3.14 also between ``with lock:`` and the block. Nothing interrupts compiled code there.
@@ -42,3 +42,16 @@ class Held:
         if self._held:
             self._held = False
             self._lock.release()
+
+
+@cython.cclass
+class EmptiedAtExit:
+    """A block at whose end *held* is emptied, in one step. A subclass has ``__enter__``."""
+
+    _held: dict
+
+    def __init__(self, held):
+        self._held = held
+
+    def __exit__(self, kind, error, trace):
+        self._held.clear()

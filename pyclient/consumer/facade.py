@@ -145,7 +145,7 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
         self._pending_commits.run_callbacks()
         with self._single_user.outside_listeners:
             records = self._poll_records(limit, wait)
-        self._consumed_positions.mark_returned(records)  # last: if Ctrl-C comes before, the next poll returns them
+            self._consumed_positions.mark_returned(records)  # last: if Ctrl-C came before, the next poll returns them
         return records
 
     def __iter__(self) -> Iterator[Record[K_co, V_co]]:

@@ -8,7 +8,7 @@ from types import FrameType, TracebackType
 from typing import TypeAlias
 
 from pyclient.errors import ConcurrentUseError, IllegalStateError
-from pyclient.held_lock import Held
+from pyclient.held_lock import EmptiedAtExit, Held
 
 
 Call: TypeAlias = tuple[object, FrameType]
@@ -118,8 +118,8 @@ class AsListener:
         self._single_user.listens(None)
 
 
-class OutsideListeners:
-    """`SingleUser` for calls that a listener must not make.
+class OutsideListeners(EmptiedAtExit):
+    """`SingleUser` for calls that a listener must not make. Releases the consumer in one step: a poll returns then.
 
     Raises:
         IllegalStateError: a listener calls.
@@ -128,6 +128,7 @@ class OutsideListeners:
     __slots__ = ("_single_user",)
 
     def __init__(self, single_user: SingleUser) -> None:
+        super().__init__(single_user._held)
         self._single_user = single_user
 
     def __enter__(self) -> None:
@@ -135,6 +136,3 @@ class OutsideListeners:
             raise IllegalStateError("called inside a rebalance listener, which runs in the middle of a poll: there commit, seek and pause are "
                                     "allowed; call poll, subscribe, assign and close outside of the listener")
         self._single_user.enter(sys._getframe(1))
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._single_user.__exit__(kind, error, trace)
