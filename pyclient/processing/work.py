@@ -6,8 +6,9 @@ partitions come and go.
 """
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -16,7 +17,7 @@ import tenacity
 
 from pyclient.buffers.records_view import Records
 from pyclient.codec.record import Record
-from pyclient.core.transactions.states import TransactionState
+from pyclient.core.transactions.states import TransactionEvent, TransactionState
 from pyclient.errors import ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
 from pyclient.processing.dead_letters import Failure
 from pyclient.producer.arguments import GivenHeaders
@@ -116,6 +117,11 @@ class Loop:
         self.stopping = False
         self.given_up: dict[tuple[TopicPartition, int], Failure] = {}
         """Records whose outputs cannot be sent; they go to the dead letters."""
+        self._polled: Records[Any, Any] = Records()
+        """The records of a turn that has not ended; the next `run` ends one that Ctrl-C broke off."""
+        self._begun = False
+        self._commits = False
+        self._done = Progress()
         self._process = process
         self._pause = pause
         self._attempts = Attempts(restart)
@@ -147,6 +153,7 @@ class Loop:
             Exception: what the function raised, when there is no topic for dead letters.
         """
         yield from self._initialize()
+        yield from self._undo(None)
         while not self.stopping:
             try:
                 yield from self._turn()
@@ -162,7 +169,8 @@ class Loop:
         A call that ran out of time goes on (T02).
         """
         calls, limit = self.producer._transaction_calls(), self.producer._core.config.max_block_ms / 1000
-        left, wanted = limit, calls.state in (TransactionState.UNINITIALIZED, TransactionState.INITIALIZING)
+        left, wanted = limit, calls.untaken is TransactionEvent.INITIALIZE or calls.state in (
+            TransactionState.UNINITIALIZED, TransactionState.INITIALIZING)
         while wanted and not self.stopping:
             part = min(left, POLL_S)
             try:
@@ -183,35 +191,84 @@ class Loop:
         yield lambda: self._pause(seconds)
 
     def _turn(self) -> Steps[Step, None]:
-        records: Records[Any, Any] = yield lambda: self.consumer.poll(POLL_S)
-        if not records:
-            return
-        done = Progress(records=len(records))
-        yield self.producer.begin_transaction
+        self._begun, self._commits, self._done = False, False, Progress()
         try:
-            yield lambda: self._process(records, done)
-            yield lambda: self.producer.send_offsets(records, self.consumer.group_metadata())
-            yield from self._end(self.producer.commit_transaction)
+            yield self._poll
+            if self._polled:
+                yield from self._transact(self._polled, self._done)
         except BaseException as error:
-            yield from self._abort(records, error)
+            yield from self._undo(error)
             raise
-        self.progress.add(done)
+
+    def _poll(self) -> Any:
+        """Keep what was polled: Ctrl-C may come before a step's result has arrived."""
+        self._polled = found = self.consumer.poll(POLL_S)
+        if inspect.isawaitable(found):
+            self._polled = Records()
+            return self._keep(found)
+        return None
+
+    async def _keep(self, found: Awaitable[Records[Any, Any]]) -> None:
+        self._polled = await found
+
+    def _transact(self, records: Records[Any, Any], done: Progress) -> Steps[Step, None]:
+        done.records = len(records)
+        self._begun = True
+        try:
+            yield self.producer.begin_transaction
+        except IllegalStateError:
+            self._begun = False  # the one that is open is not this loop's
+            raise
+        yield lambda: self._process(records, done)
+        yield lambda: self.producer.send_offsets(records, self.consumer.group_metadata())
+        self._commits = True
+        yield from self._end(self.producer.commit_transaction)
+        self._committed(records)
+
+    def _committed(self, records: Records[Any, Any]) -> None:
+        self._polled = Records()
+        self.progress.add(self._done)
         self._forget_before(records.positions())
 
-    def _abort(self, records: Records[Any, Any], error: BaseException) -> Steps[Step, None]:
-        """Abort, and go back to before these records; nothing if the producer cannot continue."""
-        if isinstance(error, KafkaError) and error.fatal:
+    def _undo(self, error: BaseException | None) -> Steps[Step, None]:
+        """After *error*, or at the beginning of a run (None): abort what is open, and go back to before its records.
+
+        Nothing if the producer cannot continue. A commit that Ctrl-C broke off ends first.
+        """
+        records = self._polled
+        if isinstance(error, KafkaError) and error.fatal and records:
+            self._polled = Records()
             yield lambda: self.producer._run(after_fatal(self.producer._transaction_calls(), error))
-            return
-        self.progress.aborted += 1
-        try:
-            yield from self._end(self.producer.abort_transaction)
-        except KafkaError as failed:
-            if failed.fatal and isinstance(error, KafkaError | BadOutputError):
-                raise failed from error
-            error.add_note(f"Aborting the transaction failed too: {failed}")
-            return
+        elif records and not isinstance(error, Exception) and (yield from self._has_committed()):
+            self._committed(records)
+        elif records:
+            yield from self._abort(records, error)
+
+    def _has_committed(self) -> Steps[Step, bool]:
+        calls = self.producer._transaction_calls()
+        if self._commits and calls.untaken is TransactionEvent.COMMIT:
+            try:
+                yield from self._end(self.producer.commit_transaction)
+            except KafkaError:
+                return False
+        return self._commits and calls.state is TransactionState.READY
+
+    def _abort(self, records: Records[Any, Any], error: BaseException | None) -> Steps[Step, None]:
+        calls = self.producer._transaction_calls()
+        self._commits = False
+        if self._begun and (isinstance(error, Exception) or calls.is_open or calls.untaken is TransactionEvent.ABORT):
+            self.progress.aborted += 1
+            try:
+                yield from self._end(self.producer.abort_transaction)
+            except KafkaError as failed:
+                if error is None:
+                    raise
+                if failed.fatal and isinstance(error, KafkaError | BadOutputError):
+                    raise failed from error
+                error.add_note(f"Aborting the transaction failed too: {failed}")
+                return
         yield lambda: self._rewind(records)
+        self._polled = Records()
 
     def _end(self, call: Step) -> Steps[Step, None]:
         """Commit or abort; a call that ran out of time goes on, and is made again to learn its outcome."""

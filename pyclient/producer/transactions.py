@@ -189,6 +189,11 @@ class TransactionCalls:
         return self._manager(TransactionEvent.BEGIN).state
 
     @property
+    def untaken(self) -> TransactionEvent | None:
+        """As `Transactions.untaken`."""
+        return None if self._transactions is None else self._transactions.untaken
+
+    @property
     def is_open(self) -> bool:
         """Whether there is a transaction that can be aborted."""
         return self._transactions is not None and self._transactions.is_open

@@ -12,13 +12,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from pyclient import Admin, Consumer, Producer
+from pyclient import Admin, Consumer, Producer, TopicPartition
+from pyclient.processing import ExactlyOnce, Output
 from pyclient.testing import FakeCluster
 from tests.threads.interrupted_program import HANG_S, LONGEST_S, TP, Striker
 from tests.waiting import eventually
 
 CALLS = 5
 """Per round and kind of call."""
+INPUTS = 20
 
 
 def until_done(striker: Striker, call: Callable[[], object]) -> None:
@@ -86,6 +88,38 @@ class Listener:
         self._consumer.commit()
 
 
+def process(striker: Striker, kafka: FakeCluster, turn: int) -> None:
+    """Copy some records exactly once, with a loop that is broken off and run again."""
+    inputs, outputs = f"inputs-{turn}", f"outputs-{turn}"
+    for topic in (inputs, outputs):
+        kafka.create_topic(topic)
+    with Producer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        producer.send_many(inputs, [b"%d" % number for number in range(INPUTS)])
+    options: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap_servers, "group_id": inputs, "auto_offset_reset": "earliest",
+                               "enable_auto_commit": False, "isolation_level": "read_committed", "max_poll_records": 4, "fetch_max_wait_ms": 5}
+    consumer, producer = Consumer(topics=[inputs], **options), Producer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=inputs)
+    copied: list[bytes | None] = []
+
+    loop = ExactlyOnce(consumer, producer, lambda record: Output(outputs, record.value))
+
+    def stop() -> None:
+        eventually(lambda: len(kafka.records(outputs)) >= INPUTS, HANG_S / 2)
+        loop.stop()
+
+    stopper = threading.Thread(target=stop, daemon=True)
+    stopper.start()
+    until_done(striker, loop.run)
+    stopper.join()
+    for client in (consumer, producer):
+        until_done(striker, client.close)
+    with Consumer(bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest", isolation_level="read_committed") as reader:
+        reader.assign([TopicPartition(outputs, 0)])
+        while len(copied) < INPUTS:
+            copied += [record.value for record in reader.poll(1)]
+        copied += [record.value for record in reader.poll(0.05)]
+    assert copied == [b"%d" % number for number in range(INPUTS)], copied
+
+
 def main(rounds: int, seed: int) -> None:
     striker = Striker(seed)
     with FakeCluster(1) as kafka:
@@ -95,6 +129,7 @@ def main(rounds: int, seed: int) -> None:
             faulthandler.dump_traceback_later(HANG_S, exit=True)
             take_turn(striker, kafka)
             take_member_turn(striker, kafka, f"members-{turn}")
+            process(striker, kafka, turn)
             # Not at once: until Python 3.13 a `join` that Ctrl-C ends counts the thread as ended (bpo-45274).
             eventually(lambda: not [each for each in threading.enumerate() if each not in before and each.name.startswith("pyclient-")], HANG_S / 2)
         striker.stop()

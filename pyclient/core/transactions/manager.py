@@ -117,6 +117,11 @@ class Transactions:
         return taken
 
     @property
+    def untaken(self) -> TransactionEvent | None:
+        """The call whose outcome its caller has not got: it must be made again."""
+        return None if self._pending is None else self._pending.call
+
+    @property
     def is_open(self) -> bool:
         """Whether there is a transaction that `abort` would end."""
         return is_legal(self.state, TransactionEvent.ABORT)

@@ -18,7 +18,7 @@ from pyclient.codec.apis import Api
 from pyclient.consumer.facade_base import LONG_POLL
 from pyclient.core.transactions.states import TransactionState
 from pyclient.errors import ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError
-from pyclient.processing import ATTEMPTS, ERROR, MESSAGE, OFFSET, TOPIC, AsyncExactlyOnce, ExactlyOnce, Output, work
+from pyclient.processing import ATTEMPTS, ERROR, MESSAGE, OFFSET, TOPIC, AsyncExactlyOnce, ExactlyOnce, Output, exactly_once, work
 from pyclient.processing.exactly_once import Stopped
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.control import Delay, Fail
@@ -28,6 +28,8 @@ from tests.waiting import eventually
 SOON = tenacity.Retrying(stop=tenacity.stop_after_attempt(3), wait=tenacity.wait_none())
 LIMIT_S = 30
 UNKNOWN_MEMBER_ID = 25
+STEPS = 10
+"""Of a run with one or two turns."""
 
 
 @pytest.fixture(params=[2, 1], ids=["V2", "V1"])
@@ -80,8 +82,8 @@ def run_until(loop: ExactlyOnce, condition: Any) -> None:
         running.result(LIMIT_S)
 
 
-def all_read(kafka: FakeCluster) -> bool:
-    return sum(each.offset for each in kafka.committed("g").values()) == 20
+def all_read(kafka: FakeCluster, group: str = "g") -> bool:
+    return sum(each.offset for each in kafka.committed(group).values()) == 20
 
 
 def test_each_input_has_its_outputs_once_and_its_offset_is_committed(kafka: FakeCluster) -> None:
@@ -282,6 +284,46 @@ def long_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("long_polls")
+@pytest.mark.parametrize("performed", [False, True])
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_before_or_after_any_step_leaves_each_input_with_one_output(
+        kafka: FakeCluster, monkeypatch: pytest.MonkeyPatch, presses: int, performed: bool) -> None:
+    left = [0]
+
+    def step(each: Any) -> Any:
+        left[0] -= 1
+        outcome = each() if performed or not -presses <= left[0] < 0 else None
+        if -presses <= left[0] < 0:  # the second time in what the first one leads to
+            raise KeyboardInterrupt
+        return outcome
+
+    monkeypatch.setattr(exactly_once, "perform", step)
+    for number in range(STEPS):
+        own, left[0] = f"g{number}", number
+        with reader(kafka, group_id=own, max_poll_records=20) as consumer, writer(kafka, transactional_id=own) as producer:
+            loop = ExactlyOnce(consumer, producer, doubled)
+            stopper = threading.Thread(target=stop_when_read, args=(loop, kafka, own))
+            stopper.start()
+            while run_broken_off(loop):
+                pass
+            stopper.join()
+        assert set(Counter(values(committed(kafka))).values()) == {number + 1}, number
+
+
+def stop_when_read(loop: ExactlyOnce, kafka: FakeCluster, group: str) -> None:
+    eventually(lambda: all_read(kafka, group))
+    loop.stop()
+
+
+def run_broken_off(loop: ExactlyOnce) -> bool:
+    """Whether Ctrl-C broke it off."""
+    try:
+        loop.run()
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
 def test_a_signals_handler_may_stop_the_loop_at_any_byte_code_of_a_pause() -> None:
     number, going_on = 1, True
     while going_on:
