@@ -261,6 +261,7 @@ class Loop:
             try:
                 yield from self._end(self.producer.abort_transaction)
             except KafkaError as failed:
+                self._commits = calls.untaken is TransactionEvent.COMMIT
                 if error is None:
                     raise
                 if failed.fatal and isinstance(error, KafkaError | BadOutputError):

@@ -78,6 +78,11 @@ class LoopCall(Generic[T]):
         finally:
             del self  # an exception's traceback refers to this frame: a reference cycle otherwise
 
+    def wait(self, seconds: float) -> None:
+        """Wait until it has ended, at most so long."""
+        if not self._ended:
+            self._gate.acquire(timeout=seconds)
+
     def cancel(self) -> None:
         """Ask the loop to cancel it."""
         self._cancelled = True

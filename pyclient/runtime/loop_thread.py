@@ -20,6 +20,8 @@ from pyclient.runtime.loop_lending import LendingSelector, lending_loop
 _log = logging.getLogger(__name__)
 _here: Final = threading.local()
 T = TypeVar("T")
+CANCEL_S: Final = 1.0
+"""Longest time for which a call that Ctrl-C ended waits until the loop has cancelled it."""
 
 
 def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
@@ -87,6 +89,7 @@ class Portal:
             raise _closed() from None
         except BaseException:
             call.cancel()
+            call.wait(CANCEL_S)  # otherwise it could begin, or change something, behind the back of the next call
             raise
 
     def submit(self, make: Callable[[], Coroutine[Any, Any, T]]) -> LoopCall[T]:

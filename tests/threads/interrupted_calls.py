@@ -103,7 +103,7 @@ def process(striker: Striker, kafka: FakeCluster, turn: int) -> None:
     loop = ExactlyOnce(consumer, producer, lambda record: Output(outputs, record.value))
 
     def stop() -> None:
-        eventually(lambda: len(kafka.records(outputs)) >= INPUTS, HANG_S / 2)
+        eventually(lambda: sum(each.offset for each in kafka.committed(inputs).values()) == INPUTS, HANG_S / 2)
         loop.stop()
 
     stopper = threading.Thread(target=stop, daemon=True)

@@ -1,6 +1,7 @@
 """Ctrl-C before any byte code of a call into a loop: the loop goes on, and the next call works."""
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -29,6 +30,28 @@ def test_ctrl_c_at_any_byte_code_of_a_call_leaves_a_loop_that_takes_the_next_one
         assert works(portal), f"byte code {number}"
         number += 1
     assert number > 50
+    portal.stop()
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning")  # made, and broken off
+def test_a_call_that_ctrl_c_ended_does_nothing_behind_the_next_one() -> None:
+    portal, number, going_on = Portal("portal"), 1, True
+    did: list[str] = []
+
+    async def work() -> None:
+        did.append("began")
+        try:
+            for _ in range(20):
+                await asyncio.sleep(0)
+        finally:
+            did.append("ended")
+
+    while going_on:
+        going_on = interrupted_at(number, lambda: portal.call(work))
+        before = list(did)
+        portal.call(one)
+        assert did == before, f"byte code {number}"
+        number += 1
     portal.stop()
 
 
