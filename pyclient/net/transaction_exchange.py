@@ -268,7 +268,7 @@ class TransactionExchange(LoneExchange):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _carry_out(self, commits: CommitLane, lane: Lane | None, queue: PartitionQueue, now: cython.double, until: cython.double,
+    def _carry_out(self, commits: CommitLane, lane: Lane | None, queue: PartitionQueue | None, now: cython.double, until: cython.double,
                    notifies: cython.bint) -> cython.bint:
         """With the loop deaf to both connections meanwhile."""
         if not watch(self._epoll, commits._descriptor, False):
@@ -281,6 +281,8 @@ class TransactionExchange(LoneExchange):
                 self._stage = COMMITTING
                 self._usual.commit()
                 set_time(self._timer, INFINITY)
+                if lane is None and self._accumulator.unsettled:
+                    return False  # accepted before the gate closed
                 return (lane is None or self._store(lane, queue, now, until, notifies)) and self._end(commits, until)
             finally:
                 if lane is not None:

@@ -51,6 +51,8 @@ class TransactionLanes(LoneLanes):
         self._kept: dict[PartitionQueue, tuple[Cluster, Lane]] = {}  # of a producer that did something else meanwhile
         self._armed_at = 0.0
         self._used = self._unused = 0  # commits in place; other ones in a row
+        self._lanes_of = transactions.transactional_id
+        """The id that is written in all lanes."""
         asyncio.get_running_loop().add_reader(selector.open_timer(), self._on_linger)
         self.exchange = TransactionExchange(
             core.accumulator, selector, core.clock, core.metrics, usual=UsualTransactions(transactions, transactions.usual_gates()),
@@ -82,6 +84,8 @@ class TransactionLanes(LoneLanes):
             return
         self.exchange.arm(commits)
         self._armed_at = self._core.clock()
+        if self._lanes_of != self._transactions.transactional_id:
+            self._lanes_of, kept = self._transactions.transactional_id, {}
         for queue, (cluster, lane) in kept.items():
             if cluster is self._core.metadata.cluster and self._is_current(lane):
                 self.exchange.put(queue, lane)
@@ -113,7 +117,7 @@ class TransactionLanes(LoneLanes):
 
     def _may_arm(self) -> bool:
         manager, core = self._transactions, self._core
-        return manager.state is TransactionState.READY and manager.protocol is V2 and core.accumulator.on_outcome is None and core.sender.idle()
+        return manager.state is TransactionState.READY and manager.protocol is V2 and manager.allows_v2() and core.accumulator.on_outcome is None and core.sender.idle()
 
     def _is_current(self, lane: Lane) -> bool:
         """Whether its connection is still the one that a batch of its partition leaves on."""

@@ -74,7 +74,7 @@ class Transactions:
     def begin(self, now: float) -> Pending:
         """Open a transaction; records may be sent from now on."""
         self._check(TransactionEvent.BEGIN)
-        if self.protocol is V2 and not self._allows_v2():
+        if self.protocol is V2 and not self.allows_v2():
             self.protocol = V1
         self._progress = Progress(deadline=now + self._timeout)
         self._step(TransactionEvent.BEGIN)
@@ -333,7 +333,7 @@ class Transactions:
         self._call = None
         if producer is not None:
             self.producer = producer
-            self.protocol = V2 if self._allows_v2() else V1
+            self.protocol = V2 if self.allows_v2() else V1
             self._step(TransactionEvent.INITIALIZED)
             self._end_pending(None)
         elif isinstance(error, KafkaError):
@@ -369,7 +369,7 @@ class Transactions:
 
     def _after_end(self) -> None:
         """The transaction has ended: get the next epoch if sequences are missing, or for protocol V2 (T06)."""
-        upgrades = self.protocol is V1 and self._allows_v2()
+        upgrades = self.protocol is V1 and self.allows_v2()
         if upgrades or (self.protocol is V1 and self._progress.doubtful):
             self._submit(init_call(self.transactional_id, self._timeout, lambda following, error: self._on_epoch(following, error, upgrades=upgrades),
                                    present=self.producer))
@@ -390,7 +390,8 @@ class Transactions:
         self._step(TransactionEvent.ENDED)
         self._end_pending(None)
 
-    def _allows_v2(self) -> bool:
+    def allows_v2(self) -> bool:
+        """Whether the cluster has the protocol V2; it may change at any time."""
         return self._features().level(FEATURE) >= V2_LEVEL
 
     # ---- failures ---------------------------------------------------------------------------------------------------

@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from pyclient import Producer
 from pyclient.buffers import topic_compression
 from pyclient.codec.apis import Api
+from pyclient.core.handshake import Features
 from pyclient.core.sending.sender import Sender
-from pyclient.core.transactions.manager import Transactions
+from pyclient.core.transactions.calls import V1
+from pyclient.core.transactions.manager import FEATURE, Transactions
 from pyclient.core.transactions.states import TransactionState
-from pyclient.errors import ClientForkedError, IllegalStateError, KafkaTimeoutError, TransactionAbortableError
+from pyclient.errors import ClientForkedError, IllegalStateError, KafkaError, KafkaTimeoutError, TransactionAbortableError
 from pyclient.net import lent_connection
 from pyclient.net.in_flight import MAX_CORRELATION_ID
 from pyclient.net.transaction_exchange import TransactionExchange
@@ -178,6 +180,62 @@ def test_a_transaction_without_records_sends_nothing(cluster: FakeCluster, produ
     assert len(cluster.requests("EndTxn")) == asked
     transact(producer, b"x")
     assert values(cluster) == [b"x"]
+
+
+def test_a_transaction_without_records_is_usual_too(producer: Producer, ways: list[str]) -> None:
+    def empty() -> bool:
+        del ways[:]
+        transact(producer)
+        return not ways
+
+    eventually(empty)
+
+
+def test_a_record_that_is_accepted_before_the_gate_closes_is_part_of_the_commit(cluster: FakeCluster, producer: Producer) -> None:
+    """Also when there was none when the commit began: it must not wait for the next transaction."""
+    manager = lanes_of(producer)._transactions
+    close_gate = manager.on_gate
+    for number in range(30):  # a busy loop takes some of them
+        producer.begin_transaction()
+        late = [b"%d" % number]
+
+        def sent_first(error: KafkaError | None, late: list[bytes] = late) -> object:
+            if error is not None and late:
+                sending = threading.Thread(target=producer.send, args=("t", late.pop()), kwargs={"partition": 0})
+                sending.start()
+                sending.join()
+            return close_gate(error)
+
+        manager.on_gate = sent_first
+        producer.commit_transaction()
+        manager.on_gate = close_gate
+        assert values(cluster) == [b"%d" % each for each in range(number + 1)]
+
+
+def test_a_producer_that_goes_on_under_another_id_writes_that_one(cluster: FakeCluster, producer: Producer) -> None:
+    """The coordinator knows no producer id of it under the id before."""
+    transact(producer, b"before")
+    producer.init_transactions(transactional_id="y")
+    asked = len(cluster.requests())
+    for number in range(10):
+        transact(producer, b"%d" % number)
+    written = {each.body.transactional_id for each in cluster.requests()[asked:] if each.api in (Api.PRODUCE, Api.END_TXN)}
+    assert written == {"y"}
+    assert values(cluster) == [b"before", *(b"%d" % number for number in range(10))]
+
+
+def test_T06_a_cluster_that_goes_back_to_the_older_protocol_is_followed(producer: Producer, ways: list[str]) -> None:
+    manager = lanes_of(producer)._transactions
+    producer.begin_transaction()
+    producer.send("t", b"x", partition=0)
+    exchange_of(producer).clear()
+    manager._features = lambda: Features(1, {FEATURE: 1})
+    producer.commit_transaction()
+    del ways[:]
+    producer.begin_transaction()
+    assert ways == ["begin"]
+    assert manager.protocol is V1
+    producer.abort_transaction()
 
 
 def test_records_that_are_acknowledged_before_are_committed(cluster: FakeCluster, producer: Producer) -> None:
