@@ -86,6 +86,17 @@ def test_a_transaction_begins_between_transactions_only() -> None:
     assert made.transactions.state is TransactionState.IN_TRANSACTION
 
 
+def test_T02_none_begins_before_the_outcome_of_the_last_one_is_taken() -> None:
+    made = ready()
+    made.transactions.begin(made.world.now)
+    in_a_transaction(made)
+    pending = made.commits()
+    assert made.transactions.state is TransactionState.READY
+    assert not usual(made).begin(made.world.now)
+    assert made.transactions.take(pending)
+    assert usual(made).begin(made.world.now)
+
+
 def broken(made: Transacting) -> None:
     made.transactions.record_refused(RequestTimedOutError("refused"))
 

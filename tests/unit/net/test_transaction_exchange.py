@@ -458,6 +458,28 @@ def test_records_of_other_threads_are_committed_or_refused(cluster: FakeCluster,
     assert values(cluster).count(b"mine") == 100
 
 
+def test_a_record_that_is_accepted_as_the_commit_begins_is_part_of_it(cluster: FakeCluster, producer: Producer) -> None:
+    """Another thread sends it after the commit has looked for batches, and before it refuses records."""
+    slipped: list[bytes] = []
+    manager = producer._core.transactions
+    assert manager is not None
+    close_gate = manager.on_gate
+
+    def slip_in(error: KafkaError | None) -> None:
+        if error is not None and state(producer) is TransactionState.IN_TRANSACTION:
+            slipped.append(b"%d" % len(slipped))
+            producer.send("t", slipped[-1], partition=1)
+        close_gate(error)
+
+    def slipped_in() -> bool:
+        transact(producer, b"x")
+        return len(slipped) >= 3
+
+    manager.on_gate = slip_in
+    eventually(slipped_in)
+    assert values(cluster, 1) == slipped
+
+
 def test_a_linger_that_ends_sends_the_records_before_the_commit(cluster: FakeCluster) -> None:
     with made(cluster, linger_ms=1) as producer:
         until_usual(producer)
