@@ -337,7 +337,7 @@ def test_a_large_response_is_returned_whole(cluster: FakeCluster, consumer: Cons
         trip(cluster, consumer, bytes(size))
 
 
-def test_several_partitions_and_nodes_are_read_in_turn(readers: list[int]) -> None:
+def test_several_partitions_and_nodes_are_read_in_turn(repeats: bool) -> None:
     with FakeCluster(brokers=3) as cluster:
         cluster.create_topic("t", partitions=6)
         with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", fetch_max_wait_ms=5_000) as consumer:
