@@ -9,6 +9,7 @@ from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython.cimports.libc.string import memcmp
 from cython.cimports.pyclient.codec.encode import put_int16, put_int32, put_int64
+from cython.cimports.pyclient.codec.parse import int64_at
 
 from pyclient.codec.apis import Api
 from pyclient.codec.messages import encode_request
@@ -17,16 +18,6 @@ SIZE_BYTES = cython.declare(cython.int, 4)
 CORRELATION_ID_AT = cython.declare(cython.int, 8)  # behind the frame's size, API and version
 FROM_END = cython.declare(cython.int, 12)  # producer id, epoch, whether to commit, tags
 USUAL = cython.declare(bytes, bytes(7))  # the header's tags, no throttle time, no error
-
-
-@cython.cfunc
-@cython.exceptval(-2, check=False)
-def _int64(at: cython.p_uchar) -> cython.longlong:
-    value: cython.ulonglong = 0
-    byte: cython.int
-    for byte in range(8):
-        value = (value << 8) | at[byte]
-    return cython.cast(cython.longlong, value)
 
 
 @cython.final
@@ -65,7 +56,7 @@ class CommitFrames:
         put_int32(cython.address(expected[4]), self.correlation_id)
         if memcmp(answer, expected, 8) or memcmp(answer + 8, cython.cast(cython.p_char, USUAL), 7) or answer[25]:
             return False
-        self.producer_id = _int64(answer + 15)
+        self.producer_id = int64_at(answer + 15)
         self.epoch = (cython.cast(cython.int, answer[23]) << 8) | answer[24]
         return self.producer_id >= 0 and self.epoch < 32768
 

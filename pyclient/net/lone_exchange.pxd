@@ -69,6 +69,9 @@ cdef class LoneExchange:
     cdef object _settle(self)
 
 
+cdef bint set_linger_timer(selector, Accumulator accumulator, int timer) except -1
+
+
 @cython.final
 cdef class LentExchange(LoneExchange):
     cdef object _selector
@@ -83,7 +86,6 @@ cdef class LentExchange(LoneExchange):
     # Private.
     cdef bint _handles(self, int descriptor) except -1
     cdef bint _send(self) except -1
-    cdef bint _set_timer(self) except -1
     cdef bint _end_linger(self) except -1
     cdef object _take_what_came(self)
     cdef int _read(self, Lane lane, Batch batch, double seconds) except -1

@@ -20,6 +20,7 @@ from cython.cimports.pyclient.buffers.batch import Batch
 from cython.cimports.pyclient.buffers.delivery import BatchResult
 from cython.cimports.pyclient.buffers.queues import PartitionQueue
 from cython.cimports.pyclient.codec.encode import put_int32
+from cython.cimports.pyclient.codec.parse import int64_at
 from cython.cimports.pyclient.codec.varints import put_uvarint, uvarint_size
 from cython.cimports.pyclient.net.sockets import await_bytes, hush, peek, send_pieces, take
 from cython.cimports.pyclient.runtime.epoll import set_time, watch
@@ -41,13 +42,17 @@ LONGEST_WAIT_MS = cython.declare(cython.int, 100)  # an answer that takes longer
 
 
 @cython.cfunc
-@cython.exceptval(-2, check=False)
-def _int64(at: cython.p_char) -> cython.longlong:
-    value: cython.ulonglong = 0
-    byte: cython.int
-    for byte in range(8):
-        value = (value << 8) | cython.cast(cython.uchar, at[byte])
-    return cython.cast(cython.longlong, value)
+@cython.exceptval(-1, check=False)
+def set_linger_timer(selector: object, accumulator: Accumulator, timer: cython.int) -> cython.bint:
+    """The timer wakes the loop's thread when the oldest linger ends; False if that is not all to be done."""
+    at: cython.double
+    if not selector.acquire(False):
+        return False
+    try:
+        at = -1 if selector.wanted else accumulator.wake_by_timer()
+        return at >= 0 and set_time(timer, at)
+    finally:
+        selector.give_back()
 
 
 @cython.final
@@ -146,8 +151,8 @@ class Lane:
             return False
         if memcmp(at + 8 + answered + 24, PyBytes_AS_STRING(self._stored), stored):
             return False
-        self.base_offset = _int64(at + 8 + answered)
-        self.append_time = _int64(at + 16 + answered)
+        self.base_offset = int64_at(cython.cast(cython.p_uchar, at) + 8 + answered)
+        self.append_time = int64_at(cython.cast(cython.p_uchar, at) + 16 + answered)
         if not 0 <= self.base_offset < END_OF_OFFSETS or not -1 <= self.append_time <= LATEST_TIME:
             return False
         self._size = size
@@ -290,7 +295,7 @@ class LentExchange(LoneExchange):
         """A batch may leave, now or when its linger ends: send it here if it is a lone one with a lane, or set the
         timer.
         """
-        if self._closed or not (self._set_timer() if self._lingers else len(self._lanes) > 0 and self._send()):
+        if self._closed or not (set_linger_timer(self._selector, self._accumulator, self._timer) if self._lingers else len(self._lanes) > 0 and self._send()):
             self._otherwise()
 
     def wait(self, result: BatchResult, seconds: object) -> bool:
@@ -318,19 +323,6 @@ class LentExchange(LoneExchange):
             self._take_what_came()
             queue = None if self._batch is not None or self._selector.wanted else self._accumulator.lone_queue()
             return queue is not None and self._send_on(self._lanes.get(queue), queue)
-        finally:
-            self._give_back()
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _set_timer(self) -> cython.bint:
-        """The timer wakes the loop's thread when the oldest linger ends; False if that is not all to be done."""
-        at: cython.double
-        if not self._acquire(False):
-            return False
-        try:
-            at = -1 if self._selector.wanted else self._accumulator.wake_by_timer()
-            return at >= 0 and set_time(self._timer, at)
         finally:
             self._give_back()
 

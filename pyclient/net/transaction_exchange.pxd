@@ -56,7 +56,6 @@ cdef class TransactionExchange(LoneExchange):
     cdef bytes _end_rest               # what the kernel did not take of it
 
     # Private.
-    cdef bint _set_timer(self) except -1
     cdef bint _borrow(self) except -1
     cdef int _try(self, double began, bint notifies) except -1
     cdef int _commit(self, double now, bint notifies) except -1

@@ -17,7 +17,7 @@ from cython.cimports.pyclient.buffers.batch import Batch
 from cython.cimports.pyclient.buffers.queues import PartitionQueue
 from cython.cimports.pyclient.codec.end_txn import ANSWER, CommitFrames
 from cython.cimports.pyclient.core.transactions.usual import UsualTransactions
-from cython.cimports.pyclient.net.lone_exchange import Lane, LoneExchange
+from cython.cimports.pyclient.net.lone_exchange import Lane, LoneExchange, set_linger_timer
 from cython.cimports.pyclient.net.sockets import await_bytes, hush, peek, send_all, send_pieces, take
 from cython.cimports.pyclient.runtime.epoll import set_time, watch
 
@@ -156,21 +156,8 @@ class TransactionExchange(LoneExchange):
 
     def on_ready(self):
         """A batch may leave when its linger ends: set the timer."""
-        if self._closed or not self._set_timer():
+        if self._closed or not set_linger_timer(self._selector, self._accumulator, self._timer):
             self._otherwise()
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _set_timer(self) -> cython.bint:
-        """The timer wakes the loop's thread when the oldest linger ends; False if that is not all to be done."""
-        at: cython.double
-        if not self._acquire(False):
-            return False
-        try:
-            at = -1 if self._selector.wanted else self._accumulator.wake_by_timer()
-            return at >= 0 and set_time(self._timer, at)
-        finally:
-            self._give_back()
 
     def begin(self) -> bool:
         """Begin a transaction; False: nothing has changed, others have to do it."""
