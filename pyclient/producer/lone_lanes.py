@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyclient.buffers.batch import Batch
@@ -27,6 +28,7 @@ from pyclient.runtime.loop_lending import LendingSelector
 from pyclient.runtime.loop_thread import runs_here
 
 if TYPE_CHECKING:
+    from pyclient.net.transaction_exchange import CommitLane
     from pyclient.producer.core import ProducerCore
 
 _log = logging.getLogger(__name__)
@@ -97,14 +99,18 @@ class LoneLanes:
 
     def _hand_over(self, lane: Lane, batch: Batch, sent_at: float, rest: bytes | None) -> None:
         """The request is in flight as if the sender and the driver had written it."""
+        self._adopt(lane, lambda: self._core.sender.adopt(lane.sequence, batch), sent_at, rest, "a lone request")
+        self._core.metadata.want(batch.queue.topic, sent_at)
+
+    def _adopt(self, lane: Lane | CommitLane, adopted: Callable[[], Request], sent_at: float, rest: bytes | None, what: str) -> None:
+        """The connection waits for the answer to *what*, the request that *adopted* returns."""
         request: Request | None = None
         try:
-            request = self._core.sender.adopt(lane.sequence, batch)
+            request = adopted()
             lane.connection.adopt(request, lane.version, sent_at, rest)
-            self._core.metadata.want(batch.queue.topic, sent_at)
         except Exception as error:  # noqa: BLE001 the loop must go on, and the request needs an outcome
-            _log.exception("a defect in the client: a lone request could not be handed over; closing the connection")
-            cause = KafkaError(f"a lone request could not be handed over: {error!r}")
+            _log.exception("a defect in the client: %s could not be handed over; closing the connection", what)
+            cause = KafkaError(f"{what} could not be handed over: {error!r}")
             lane.connection.close(cause)
             if request is not None and not lane.connection.in_flight:
                 request.done(self._core.clock(), Unknown(cause))

@@ -4,7 +4,6 @@ and what has to be known when a commit is handed over to the ways that know ever
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Final
 
 from pyclient.buffers.queues import PartitionQueue
@@ -13,12 +12,11 @@ from pyclient.codec.end_txn import CommitFrames
 from pyclient.core.calls import KnownCoordinator
 from pyclient.core.cluster import Cluster
 from pyclient.core.connection import Usage
-from pyclient.core.manager import Request, Unknown, Use
+from pyclient.core.manager import Use
 from pyclient.core.transactions.calls import V2
 from pyclient.core.transactions.manager import Transactions
 from pyclient.core.transactions.states import TransactionEvent, TransactionState
 from pyclient.core.transactions.usual import UsualTransactions
-from pyclient.errors import KafkaError
 from pyclient.net.connection import Connection
 from pyclient.net.lent_connection import LoopLender
 from pyclient.net.lone_exchange import Lane
@@ -30,7 +28,6 @@ from pyclient.runtime.epoll_sleep import stop_timer
 if TYPE_CHECKING:
     from pyclient.producer.core import ProducerCore
 
-_log = logging.getLogger(__name__)
 TRIED: Final = 8
 SELDOM: Final = 64
 """A producer whose last `TRIED` commits were no usual ones tries with each `SELDOM`-th."""
@@ -150,20 +147,9 @@ class TransactionLanes(LoneLanes):
         """The commit goes on as if the manager and the driver had begun it."""
         self._transactions.adopt_commit()
         if ending is not None:
-            self._hand_over_end(ending, sent_at, rest)
+            node = ending.known.node
+            self._adopt(ending, lambda: self._transactions.adopt_end(sent_at, node), sent_at, rest, "a commit")
         self._core.driver.wake()
-
-    def _hand_over_end(self, lane: CommitLane, sent_at: float, rest: bytes | None) -> None:
-        request: Request | None = None
-        try:
-            request = self._transactions.adopt_end(sent_at, lane.known.node)
-            lane.connection.adopt(request, lane.version, sent_at, rest)
-        except Exception as error:  # noqa: BLE001 the loop must go on, and the request needs an outcome
-            _log.exception("a defect in the client: a commit could not be handed over; closing the connection")
-            cause = KafkaError(f"a commit could not be handed over: {error!r}")
-            lane.connection.close(cause)
-            if request is not None and not lane.connection.in_flight:
-                request.done(self._core.clock(), Unknown(cause))
 
     def _on_linger(self) -> None:
         """A linger has ended."""
