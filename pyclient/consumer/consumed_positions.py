@@ -58,7 +58,7 @@ class ConsumedPositions:
             return self._take_leftover_first(limit, self._core.fetcher.withheld)
         except UnpreparedError as unprepared:
             self._unprepared = unprepared.record
-            return Records()
+            return NOTHING
 
     def preparation(self) -> PrepareRecord | None:
         """What must be awaited before the next `take`; None: nothing. Only the first call returns it."""

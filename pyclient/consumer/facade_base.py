@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
-from pyclient.buffers.records_view import Bounds, Records
+from pyclient.buffers.records_view import NOTHING, Bounds, Records
 from pyclient.client.facade_base import Facade, left, seconds, sooner
 from pyclient.codec.record import Record
 from pyclient.config import ConsumerConfig
@@ -152,7 +152,7 @@ class ConsumerBase(Facade):
         self._auto_commit()
         self._rebalancing.begin_poll()
         try:
-            return Records() if self._rebalancing.due else self._take(limit)
+            return NOTHING if self._rebalancing.due else self._take(limit)
         finally:
             self._rebalancing.end_poll()
 

@@ -53,7 +53,8 @@ class TransactionLanes(LoneLanes):
         asyncio.get_running_loop().add_reader(selector.open_timer(), self._on_linger)
         self.exchange = TransactionExchange(
             core.accumulator, selector, core.clock, core.metrics, usual=UsualTransactions(transactions, transactions.usual_gates()),
-            limit=core.config.max_block_ms / 1000, signals=(lender.hold_signals, lender.release_signals), refused=core.refused_records, otherwise=core.driver.wake_for_records, hand_over=self._hand_over, resume=self._resume)
+            limit=core.config.max_block_ms / 1000, signals=(lender.hold_signals, lender.release_signals), refused=core.refused_records,
+            otherwise=core.driver.wake_for_records, hand_over=self._hand_over, resume=self._resume)
         core.accumulator.on_ready = self.exchange.on_ready
         selector.on_woken = selector.on_borrowed = self.end
         calls = core.transaction_calls
