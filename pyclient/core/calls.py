@@ -98,6 +98,7 @@ class Call:
     not_before: float = 0.0
     in_flight: bool = False
     node: int | None = None  # where it was sent last
+    sent_at: float = 0.0  # last
     waits_since: float | None = None  # since when it waits for a node or its response; None during a back-off
     last_error: KafkaError | None = None
 
@@ -128,6 +129,10 @@ class Calls:
         self._finding: dict[Coordinator, Call] = {}
         self._replaced: list[int] = []  # former coordinators, which may not have answered everything
         self._now = 0.0
+
+    def took(self, call: Call) -> float:
+        """Seconds from its last request to the event that is being handled."""
+        return self._now - call.sent_at
 
     def submit(self, call: Call) -> None:
         """Start a call. A response, its deadline, `cancel` or `close` ends it."""
@@ -261,7 +266,7 @@ class Calls:
     # ---- outcomes ---------------------------------------------------------------------------------------------------
 
     def _request(self, now: float, call: Call, node: int) -> Request:
-        call.in_flight, call.node, call.waits_since = True, node, now
+        call.in_flight, call.node, call.waits_since, call.sent_at = True, node, now, now
         usual = Use.COORDINATION if isinstance(call.target, Coordinator) else Use.CONTROL
         return Request(
             node=node, use=call.use or usual, api=call.api, fields=call.fields, timeout=call.timeout or self._request_timeout,

@@ -70,6 +70,14 @@ cdef extern from *:
         return poll(wanted, 2, timeout_ms) == 1 && wanted[0].revents == POLLIN;
     }
 
+    /* Wait so long; 1 when that is over, 0 on a signal and when *bell* is readable. */
+    static int pyclient_rest(int bell, double seconds)
+    {
+        struct pollfd wanted = {bell, POLLIN, 0};
+        struct timespec left = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
+        return ppoll(&wanted, 1, &left, NULL) == 0;
+    }
+
     /* Bytes that the kernel took until all have left, *timeout_ms* are over, `await` would end, or bytes come. */
     static Py_ssize_t pyclient_send_all(int fd, int bell, char *at, Py_ssize_t size, int timeout_ms)
     {
@@ -143,6 +151,7 @@ cdef extern from *:
     static Py_ssize_t pyclient_send(int fd, char *before, Py_ssize_t before_size, char *records, Py_ssize_t records_size,
                                     char *after, Py_ssize_t after_size) { return 0; }
     static int pyclient_await(int fd, int bell, int timeout_ms) { return 0; }
+    static int pyclient_rest(int bell, double seconds) { return 0; }
     static int pyclient_await_any(int *fds, int count, int bell, int timeout_ms) { return -1; }
     static Py_ssize_t pyclient_send_all(int fd, int bell, char *at, Py_ssize_t size, int timeout_ms) { return 0; }
     static Py_ssize_t pyclient_receive_frame(int fd, int bell, unsigned char *at, Py_ssize_t room, int timeout_ms) { return 0; }
@@ -154,6 +163,7 @@ cdef extern from *:
     Py_ssize_t send_pieces "pyclient_send"(int fd, char* before, Py_ssize_t before_size, char* records, Py_ssize_t records_size,
                                            char* after, Py_ssize_t after_size) noexcept nogil
     bint await_bytes "pyclient_await"(int fd, int bell, int timeout_ms) noexcept nogil
+    bint rest "pyclient_rest"(int bell, double seconds) noexcept nogil
     Py_ssize_t send_all "pyclient_send_all"(int fd, int bell, char* at, Py_ssize_t size, int timeout_ms) noexcept nogil
     int await_any "pyclient_await_any"(int* fds, int count, int bell, int timeout_ms) noexcept nogil
     Py_ssize_t receive_frame "pyclient_receive_frame"(int fd, int bell, unsigned char* at, Py_ssize_t room, int timeout_ms) noexcept nogil

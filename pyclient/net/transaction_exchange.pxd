@@ -66,5 +66,6 @@ cdef class TransactionExchange(LoneExchange):
     cdef bint _store(self, Lane lane, PartitionQueue queue, double now, double until, bint notifies) except -1
     cdef bytes _sent_rest(self, int descriptor, bytes rest, double until)
     cdef bint _end(self, CommitLane commits, double until) except -1
+    cdef bint _rested(self, double seconds) except -1
     cdef bint _comes(self, int descriptor, double until) except -1
     cdef int _left_ms(self, double until) except -1

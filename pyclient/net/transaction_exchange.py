@@ -18,7 +18,7 @@ from cython.cimports.pyclient.buffers.queues import PartitionQueue
 from cython.cimports.pyclient.codec.end_txn import ANSWER, CommitFrames
 from cython.cimports.pyclient.core.transactions.usual import UsualTransactions
 from cython.cimports.pyclient.net.lone_exchange import Lane, LoneExchange, set_linger_timer
-from cython.cimports.pyclient.net.sockets import await_bytes, hush, peek, send_all, send_pieces, take
+from cython.cimports.pyclient.net.sockets import await_bytes, hush, peek, rest, send_all, send_pieces, take
 from cython.cimports.pyclient.runtime.epoll import set_time, watch
 
 import logging
@@ -284,11 +284,15 @@ class TransactionExchange(LoneExchange):
     def _store(self, lane: Lane, queue: PartitionQueue, now: cython.double, until: cython.double, notifies: cython.bint) -> cython.bint:
         """Send the batch, and settle it when it is stored; False if that is not all that is to be sent, or not known.
         """
+        if now < self._usual.markers.due:
+            if not self._rested(self._usual.markers.due - now):
+                return False
+            now = self._clock()
         batch: Batch = self._accumulator.start_lone(queue, LARGEST)
         if batch is None:
             return False
         self._batch, self._lane, self._sent_at = batch, lane, now
-        self._usual.leaves(batch, lane.sequence, lane.leader)
+        self._usual.leaves(batch, lane.sequence, lane.leader, now)
         self._rest = lane.write(batch, now)
         if self._rest is not None:
             self._rest = self._sent_rest(lane._descriptor, self._rest, until)
@@ -296,7 +300,7 @@ class TransactionExchange(LoneExchange):
             return False
         if (not notifies and batch.result._callback is not None) or not lane.take_answer():
             return False
-        self._usual.stored(lane.sequence)
+        self._usual.stored(lane.sequence, self._clock())
         self._settle()
         return self._accumulator.unsettled == 0
 
@@ -326,10 +330,24 @@ class TransactionExchange(LoneExchange):
         self._end_rest = commits.write(producer)
         if self._end_rest is not None or not self._comes(commits._descriptor, until) or not commits.take_answer():
             return False
-        commits.count(self._clock(), now)
+        came: cython.double = self._clock()
+        commits.count(came, now)
+        self._usual.markers.ended(came, came - now)
         self._usual.ended(commits._frames.producer_id, commits._frames.epoch)
         self._stage, self._ending = NOWHERE, None
         return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _rested(self, seconds: cython.double) -> cython.bint:
+        """Wait so long, as long as nothing else is to be done."""
+        bell: cython.int = self._bell
+        over: cython.bint
+        with cython.nogil:
+            over = rest(bell, seconds)
+        if not over:
+            hush(bell)
+        return over
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

@@ -247,18 +247,19 @@ class Sender:
 
     # ---- transactions -----------------------------------------------------------------------------------------------
 
-    def _admits(self, batch: Batch) -> bool:
-        """Whether its partition is part of the transaction; else it waits until it is."""
-        if self._transactions is None or self._transactions.admits(batch.queue.topic_partition, repeated=batch.stamped):
+    def _admits(self, batch: Batch, now: float) -> bool:
+        """Whether its transaction has room for it; else it waits until it has."""
+        if self._transactions is None or self._transactions.admits(batch.queue.topic_partition, now, repeated=batch.stamped):
             return True
         self._outside[batch.queue] = None
         return False
 
     def _admit(self, now: float) -> None:
-        """Place the queues again that waited for their partition to become part of the transaction."""
-        if self._transactions is None or self._admitted == self._transactions.admitted:
+        """Place the queues again that waited for their transaction."""
+        admitted = 0 if self._transactions is None else self._transactions.admitted(now)
+        if self._admitted == admitted:
             return
-        self._admitted = self._transactions.admitted
+        self._admitted = admitted
         outside, self._outside = self._outside, {}
         for queue in outside:
             self._queues.place(queue, now)
@@ -273,7 +274,7 @@ class Sender:
         if not self._has_id(queues):
             return None
         for queue in list(queues):
-            batch = self._sendable(queue, node)
+            batch = self._sendable(queue, node, now)
             if batch is None:
                 del queues[queue]
                 continue
@@ -310,7 +311,7 @@ class Sender:
             del queues[queue]
         return False
 
-    def _sendable(self, queue: PartitionQueue, node: int) -> Batch | None:
+    def _sendable(self, queue: PartitionQueue, node: int, now: float) -> Batch | None:
         """The queue's next batch once it is sealed; None when nothing may leave.
 
         The queue comes back after its pause, when a batch in flight ends, or when a batch of it has been sealed
@@ -328,7 +329,7 @@ class Sender:
             if batch is not None and batch.state is BatchState.SEALING:
                 self._seal(batch)  # perhaps in another thread; a batch that cannot be compressed has left the queue afterwards
             if batch is not None and batch.state is BatchState.SEALED:
-                return batch if sequence.may_send(batch) and self._admits(batch) else None
+                return batch if sequence.may_send(batch) and self._admits(batch, now) else None
             if not self._accumulator.still_ready(queue):
                 return None
 
@@ -351,7 +352,7 @@ class Sender:
             sequence.prepare(now, leader, producer_id, lambda: self._accumulator.unstamp(batch.queue))
         sequence.sent(batch, leader)
         if self._transactions is not None:
-            self._transactions.left(batch.queue.topic_partition)
+            self._transactions.left(batch.queue.topic_partition, now)
         self._in_flight += 1
         return self._accumulator.start(batch)
 
@@ -376,6 +377,8 @@ class Sender:
 
     def _settle_all(self, now: float, outcomes: BatchOutcomes) -> bool:
         quiet = True
+        if self._transactions is not None:
+            self._transactions.markers.stored(now)
         for batch, answered in outcomes:
             sequence = self._sequence(batch.queue)
             sequence.ended(batch, now)

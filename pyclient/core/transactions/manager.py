@@ -4,7 +4,8 @@ Covers init, begin, offsets, commit and abort. Knows states, calls and errors; t
 asked here whether a partition's batches may leave. One request is in flight at a time; `Calls` finds the coordinator
 and repeats what may be repeated.
 Rules: the send gate is open in state IN_TRANSACTION only. The protocol (V1 or V2, KIP-890) changes only between
-transactions. After a failure of protocol V1 the producer gets a new epoch, as sequences may be missing.
+transactions. After a failure of protocol V1 the producer gets a new epoch, as sequences may be missing. No
+request of a transaction leaves before `MarkerPause` allows it.
 """
 from __future__ import annotations
 
@@ -19,11 +20,12 @@ from pyclient.core.manager import Ready, Request
 from pyclient.core.transactions.calls import (
     NO_ID, V1, V2, OpenTransaction, ProducerId, add_offsets_call, add_partitions_call, end_call, init_call, offsets_call,
 )
+from pyclient.core.transactions.marker_pause import MarkerPause
 from pyclient.core.transactions.meaning import Meaning, meaning
 from pyclient.core.transactions.progress import OffsetCommit, Pending, Progress, Records
 from pyclient.core.transactions.states import TRANSACTION, TransactionEvent, TransactionState, is_legal, legal_calls
 from pyclient.errors import (
-    ApplicationRecoverableError, IllegalStateError, KafkaError, TransactionAbortableError, UnknownProducerIdError, raisable, sentence,
+    ApplicationRecoverableError, ConcurrentTransactionsError, IllegalStateError, KafkaError, TransactionAbortableError, UnknownProducerIdError, raisable, sentence,
 )
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -45,14 +47,15 @@ class Transactions:
         self.records: Records | None = None
         self.on_gate: Callable[[KafkaError | None], object] = lambda error: None
         self.on_failure: Callable[[KafkaError], object] = lambda error: None
-        self.admitted = 0
-        """Rises when waiting partitions may have become part of the transaction."""
+        self.markers = MarkerPause()
         self._timeout = timeout
         self._calls = calls
         self._features = features
         self._call: Call | None = None
         self._pending: Pending | None = None
         self._progress = Progress()
+        self._admitted = 0
+        self._holds = False  # batches, until the markers of the last transaction are written
         self._fatal: KafkaError | None = None
         self._now = 0.0
 
@@ -208,22 +211,33 @@ class Transactions:
         """Of Produce, in the present protocol."""
         return self.protocol.produce
 
-    def admits(self, tp: TopicPartition, *, repeated: bool) -> bool:
+    def admits(self, tp: TopicPartition, now: float, *, repeated: bool) -> bool:
         """Whether a batch of this partition may leave; *repeated*: it left before (P15).
 
         In protocol V1 a partition is first added to the transaction; `admitted` rises when it is.
         """
         if self.state not in _OPEN:
             return repeated and self.state is not TransactionState.FATAL_ERROR
-        if self.protocol is V2 or tp in self._progress.partitions:
+        if tp in self._progress.partitions:
             return True
+        if self.protocol is V2:
+            self._holds |= now < self.markers.due
+            return now >= self.markers.due
         self._progress.wanted[tp] = None
         return False
 
-    def left(self, tp: TopicPartition) -> None:
+    def admitted(self, now: float) -> int:
+        """Rises when waiting batches may leave."""
+        if self._holds and now >= self.markers.due:
+            self._holds = False
+            self._admitted += 1
+        return self._admitted
+
+    def left(self, tp: TopicPartition, now: float) -> None:
         """A batch of this partition leaves; in protocol V2 its broker adds it to the transaction."""
         self._progress.partitions[tp] = None
         self._progress.started = True
+        self.markers.left(now)
 
     def batch_failed(self, error: KafkaError) -> None:
         """A batch of the transaction was given up."""
@@ -245,8 +259,8 @@ class Transactions:
         return ()
 
     def next_deadline(self) -> float | None:
-        """None: only events change anything."""
-        return None
+        """When batches may leave that wait for the markers of the last transaction."""
+        return self.markers.due if self._holds else None
 
     def _advance(self) -> None:
         match self.state:
@@ -271,6 +285,8 @@ class Transactions:
 
     def _submit(self, call: Call) -> None:
         self._call = call
+        if self.markers.due > self._now:
+            call.not_before = self.markers.due
         self._calls.submit(call)
 
     def _transaction(self) -> OpenTransaction:
@@ -299,22 +315,28 @@ class Transactions:
         self._submit(offsets_call(self._transaction(), commit.member, commit.offsets, self.protocol,
                                   lambda _, error: self._on_offsets(commit, error), progress.deadline))
 
+    def _answered(self) -> None:
+        """The call has ended that adds something to the transaction."""
+        call, self._call = self._call, None
+        if call is not None and call.sent_at:
+            self.markers.answered(self._calls.took(call), isinstance(call.last_error, ConcurrentTransactionsError))
+
     def _on_partitions(self, added: Mapping[TopicPartition, None], error: BaseException | None) -> None:
-        self._call = None
+        self._answered()
         self._progress.partitions.update(added if error is None else {})
         self._progress.started |= error is None
-        self.admitted += 1
+        self._admitted += 1
         self._fail(Api.ADD_PARTITIONS_TO_TXN, error)
 
     def _on_group(self, group: str, error: BaseException | None) -> None:
-        self._call = None
+        self._answered()
         if error is None:
             self._progress.groups.add(group)
             self._progress.started = True
         self._fail(Api.ADD_OFFSETS_TO_TXN, error)
 
     def _on_offsets(self, commit: OffsetCommit, error: BaseException | None) -> bool:
-        self._call = None
+        self._answered()
         if error is None and commit in self._progress.offsets:
             self._progress.offsets.remove(commit)
             commit.pending.end()
@@ -332,6 +354,7 @@ class Transactions:
     def _on_id(self, producer: ProducerId | None, error: BaseException | None) -> None:
         self._call = None
         if producer is not None:
+            self.markers.clear()
             self.producer = producer
             self.protocol = V2 if self.allows_v2() else V1
             self._step(TransactionEvent.INITIALIZED)
@@ -353,7 +376,9 @@ class Transactions:
         return end_call(self._transaction(), self.protocol, lambda following, error: self._on_end(following, error, commit=commit), commit=commit)
 
     def _on_end(self, following: ProducerId | None, error: BaseException | None, *, commit: bool) -> bool:
-        self._call = None
+        call, self._call = self._call, None
+        if call is not None:
+            self.markers.ended(call.sent_at + self._calls.took(call), self._calls.took(call))
         if isinstance(error, KafkaError):
             self._fail(Api.END_TXN, error, aborting=not commit)
         else:

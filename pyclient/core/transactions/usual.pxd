@@ -2,10 +2,12 @@
 cimport cython
 
 from pyclient.buffers.batch cimport Batch
+from pyclient.core.transactions.marker_pause cimport MarkerPause
 
 
 @cython.final
 cdef class UsualTransactions:
+    cdef readonly MarkerPause markers
     cdef object _manager
     cdef object _committing
     cdef object _ended
@@ -13,8 +15,8 @@ cdef class UsualTransactions:
     cpdef bint begin(self, double now) except -1
     cpdef bint may_commit(self, sequence) except -1
     cpdef void commit(self) except *
-    cpdef void leaves(self, Batch batch, sequence, leader) except *
-    cpdef void stored(self, sequence) except *
+    cpdef void leaves(self, Batch batch, sequence, leader, double now) except *
+    cpdef void stored(self, sequence, double now) except *
     cpdef object producer(self)
     cpdef bint started(self) except -1
     cpdef void ended(self, long long producer_id, int epoch) except *

@@ -32,6 +32,7 @@ class UsualTransactions:
     def __init__(self, manager, gates: tuple):
         self._manager = manager
         self._committing, self._ended = gates
+        self.markers = manager.markers
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -71,7 +72,7 @@ class UsualTransactions:
         self._manager.state = _COMMITTING
 
     @cython.ccall
-    def leaves(self, batch: Batch, sequence: object, leader: object) -> cython.void:
+    def leaves(self, batch: Batch, sequence: object, leader: object, now: cython.double) -> cython.void:
         """The only batch leaves: *sequence* follows the epoch of the transaction and the leader, and numbers it."""
         producer: object = self._manager.producer
         if sequence.producer_id != producer[0] or sequence.epoch != producer[1]:
@@ -82,11 +83,13 @@ class UsualTransactions:
         batch.producer_id, batch.epoch, batch.sequence, batch.transactional = producer[0], producer[1], sequence.next_sequence, True
         sequence.next_sequence = (batch.sequence + cython.cast(cython.longlong, batch.count)) % AFTER_LAST_SEQUENCE
         self._manager._progress.started = True
+        self.markers.left(now)
 
     @cython.ccall
-    def stored(self, sequence: object) -> cython.void:
+    def stored(self, sequence: object, now: cython.double) -> cython.void:
         """The broker has stored the batch."""
         sequence.state = _FLOWING
+        self.markers.stored(now)
 
     @cython.ccall
     def producer(self) -> object:
@@ -101,7 +104,7 @@ class UsualTransactions:
 
     @cython.ccall
     def ended(self, producer_id: cython.longlong, epoch: cython.int) -> cython.void:
-        """It is committed, and the next one has this producer id and epoch."""
+        """It is committed, and the next one has this producer id and epoch. The coordinator's answer came before."""
         manager: object = self._manager
         progress: object = manager._progress
         progress.partitions.clear()

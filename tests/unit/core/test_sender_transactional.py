@@ -316,3 +316,42 @@ def test_a_closed_producer_stays_closed_when_a_transaction_begins() -> None:
     world.begin()
     with pytest.raises(Exception, match="closed"):
         world.batch()
+
+
+def early_answers(world: Transactional) -> float:
+    """Transactions whose first answers come late, until a pause is learned; returns its seconds."""
+    for _ in range(4):
+        world.world.after(world.transactions.markers.pause)
+        world.batch()
+        sent = world.first()
+        world.world.after(0.021)
+        produced(sent)
+        pending = world.commit()
+        world._finish(pending)
+        world.begin()
+    return world.transactions.markers.pause
+
+
+def test_the_first_batch_waits_until_the_markers_of_the_last_transaction_are_written() -> None:
+    world = Transactional(2)
+    pause = early_answers(world)
+    assert pause > 0
+    delivery = world.batch()
+    pending = world.commit()
+    assert world.turn() == []
+    due = world.sender.next_deadline(), world.transactions.next_deadline()
+    assert world.world.now + pause == pytest.approx(min(each for each in due if each is not None))
+    world.world.after(pause)
+    produced(world.first())
+    world._finish(pending)
+    assert delivery.done()
+
+
+def test_a_batch_that_waits_for_markers_fails_with_the_abort() -> None:
+    world = Transactional(2)
+    early_answers(world)
+    delivery = world.batch()
+    assert world.turn() == []
+    world.abort()
+    assert isinstance(delivery.exception(0), TransactionAbortableError)
+    assert world.transactions.state is TransactionState.READY

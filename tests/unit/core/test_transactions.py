@@ -31,12 +31,12 @@ def test_a_producer_is_initialized_with_its_id_and_timeout(level: int) -> None:
 
 def test_T05_in_protocol_V1_partitions_and_groups_are_added_before_they_are_used() -> None:
     it = Transacting(1).begun()
-    assert not it.transactions.admits(A0, repeated=False)
-    assert not it.transactions.admits(A1, repeated=False)
+    assert not it.transactions.admits(A0, it.world.now, repeated=False)
+    assert not it.transactions.admits(A1, it.world.now, repeated=False)
     sent = it.one(Api.ADD_PARTITIONS_TO_TXN)
     assert [(topic.name, tuple(topic.partitions)) for topic in sent.body.v3_and_below_topics] == [("a", (0, 1))]
     added(sent)
-    assert it.transactions.admits(A0, repeated=False)
+    assert it.transactions.admits(A0, it.world.now, repeated=False)
     assert it.transactions.produce_versions.high == 11
     pending = it.transactions.send_offsets(OFFSETS, MEMBER)
     group = it.one(Api.ADD_OFFSETS_TO_TXN)
@@ -53,8 +53,8 @@ def test_T05_in_protocol_V1_partitions_and_groups_are_added_before_they_are_used
 
 def test_T05_in_protocol_V2_nothing_is_added_and_the_end_gives_the_next_epoch() -> None:
     it = Transacting(2).begun()
-    assert it.transactions.admits(A0, repeated=False)
-    it.transactions.left(A0)
+    assert it.transactions.admits(A0, it.world.now, repeated=False)
+    it.transactions.left(A0, it.world.now)
     assert (it.transactions.produce_versions.low, it.turn()) == (12, [])
     it.transactions.send_offsets(OFFSETS, MEMBER)
     offsets = it.one(Api.TXN_OFFSET_COMMIT)
@@ -84,7 +84,7 @@ def test_T04_offsets_carry_the_members_identity() -> None:
 def test_T01_one_request_is_in_flight_partitions_before_offsets_before_the_end() -> None:
     it = Transacting(1).begun()
     it.transactions.send_offsets(OFFSETS, MEMBER)
-    it.transactions.admits(A0, repeated=False)
+    it.transactions.admits(A0, it.world.now, repeated=False)
     it.transactions.commit()
     for api in (Api.ADD_PARTITIONS_TO_TXN, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT):
         sent = it.one(api)
@@ -288,14 +288,65 @@ def test_every_retriable_answer_of_a_coordinator_is_repeated(api: Api) -> None:
 def test_a_transaction_that_is_still_being_finished_is_waited_for_a_moment() -> None:
     """The first request of the next one comes again after 20 ms, not after a back-off."""
     it = Transacting(1).begun()
-    it.transactions.admits(A0, repeated=False)
+    it.transactions.admits(A0, it.world.now, repeated=False)
     added(it.one(Api.ADD_PARTITIONS_TO_TXN), CONCURRENT)
     assert it.turn() == []
     (again,) = it.after(0.021)
     added(again)
-    it.transactions.admits(A1, repeated=False)
+    it.transactions.admits(A1, it.world.now, repeated=False)
     added(it.one(Api.ADD_PARTITIONS_TO_TXN), CONCURRENT)
     assert it.after(0.5) == []
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_the_first_request_waits_for_the_markers_of_the_last_transaction_once_one_was_refused(*, commits: bool) -> None:
+    it = Transacting(1).begun()
+    it.sends()
+    it.again(commits=commits)
+    it.transactions.admits(A0, it.world.now, repeated=False)
+    added(it.one(Api.ADD_PARTITIONS_TO_TXN), CONCURRENT)
+    (again,) = it.after(0.021)
+    added(again)
+    it.again(commits=commits)
+    pause = it.transactions.markers.pause
+    assert pause > 0
+    it.transactions.send_offsets(OFFSETS, MEMBER)
+    assert it.turn() == []
+    (sent,) = it.after(pause)
+    assert sent.api is Api.ADD_OFFSETS_TO_TXN
+
+
+def test_offsets_that_come_too_early_in_protocol_V2_are_answered_late_and_the_next_ones_wait() -> None:
+    it = Transacting(2).begun()
+    it.sends()
+    it.again()
+    it.transactions.send_offsets(OFFSETS, MEMBER)
+    sent = it.one(Api.TXN_OFFSET_COMMIT)
+    it.world.after(0.021)
+    committed(sent)
+    it.again()
+    pause = it.transactions.markers.pause
+    assert pause > 0
+    it.transactions.send_offsets(OFFSETS, MEMBER)
+    assert it.turn() == []
+    (sent,) = it.after(pause)
+    committed(sent)
+    assert it.transactions.markers.pause < pause
+
+
+def test_after_InitProducerId_no_markers_are_waited_for() -> None:
+    it = Transacting(2).begun()
+    it.sends()
+    it.transactions.markers.ended(it.world.now, 0.0)
+    it.transactions.markers.answered(1.0, False)
+    it.records.flying = 0
+    it.transactions.take(it.commits())
+    pending = it.transactions.initialize("y")
+    assert it.transactions.markers.due > it.world.now
+    (sent,) = it.after(it.transactions.markers.pause)
+    it.gives_id(sent)
+    assert it.transactions.take(pending)
+    assert it.transactions.markers.due == 0.0
 
 
 def test_a_coordinator_that_moved_is_looked_up_again() -> None:
@@ -313,7 +364,7 @@ def test_a_coordinator_that_moved_is_looked_up_again() -> None:
 
 def test_an_abortable_error_closes_the_gate_until_the_abort() -> None:
     it = Transacting(1).begun()
-    it.transactions.admits(A0, repeated=False)
+    it.transactions.admits(A0, it.world.now, repeated=False)
     added(it.one(Api.ADD_PARTITIONS_TO_TXN), TOPIC_AUTHORIZATION)
     assert isinstance(it.gates[-1], TransactionAbortableError)
     with pytest.raises(TransactionAbortableError, match="not allowed to WRITE to topic 'a'") as raised:

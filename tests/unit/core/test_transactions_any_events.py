@@ -55,9 +55,9 @@ class AnyEvents(RuleBasedStateMachine):
 
     @rule(tp=st.sampled_from([A0, A1]))
     def a_batch_wants_to_leave(self, tp: Any) -> None:
-        if self.it.transactions.admits(tp, repeated=False):
+        if self.it.transactions.admits(tp, self.it.world.now, repeated=False):
             assert self.state in (TransactionState.IN_TRANSACTION, TransactionState.COMMITTING)
-            self.it.transactions.left(tp)
+            self.it.transactions.left(tp, self.it.world.now)
             self.it.records.flying += 1
 
     @precondition(lambda self: self.it.records.flying)

@@ -161,10 +161,10 @@ def test_P16_the_batch_is_numbered_from_0_in_each_epoch_and_goes_on_within_it() 
     sequence, found = TransactionalSequence(5, epochs=made.transactions), []
     for _ in range(2):
         batch = a_batch()
-        usual(made).leaves(batch, sequence, LEADER)
+        usual(made).leaves(batch, sequence, LEADER, 0.0)
         found.append((batch.producer_id, batch.epoch, batch.sequence, batch.transactional))
         assert (sequence.state, sequence.leader) == (SequenceState.PROBING if len(found) == 1 else SequenceState.FLOWING, LEADER)
-        usual(made).stored(sequence)
+        usual(made).stored(sequence, 0.0)
     producer, epoch = made.transactions.producer
     assert found == [(producer, epoch, 0, True), (producer, epoch, 3, True)]
     assert usual(made).started()
@@ -172,17 +172,28 @@ def test_P16_the_batch_is_numbered_from_0_in_each_epoch_and_goes_on_within_it() 
     usual(made).ended(producer, epoch + 1)
     usual(made).begin(0.0)
     batch = a_batch()
-    usual(made).leaves(batch, sequence, LEADER)
+    usual(made).leaves(batch, sequence, LEADER, 0.0)
     assert (batch.epoch, batch.sequence, sequence.state) == (epoch + 1, 0, SequenceState.PROBING)
+
+
+@pytest.mark.parametrize(("took", "early"), [(0.01, False), (0.02, True)])
+def test_whether_a_usual_transaction_came_too_early_is_learned(took: float, *, early: bool) -> None:
+    made = ready()
+    made.transactions.begin(made.world.now)
+    sequence = TransactionalSequence(5, epochs=made.transactions)
+    made.transactions.markers.ended(4.0, 0.001)
+    usual(made).leaves(a_batch(), sequence, LEADER, 5.0)
+    usual(made).stored(sequence, 5.0 + took)
+    assert bool(made.transactions.markers.pause) == early
 
 
 def test_I09_a_new_leader_is_probed() -> None:
     made = ready()
     made.transactions.begin(made.world.now)
     sequence = TransactionalSequence(5, epochs=made.transactions)
-    usual(made).leaves(a_batch(), sequence, LEADER)
-    usual(made).stored(sequence)
-    usual(made).leaves(a_batch(), sequence, Leader(2))
+    usual(made).leaves(a_batch(), sequence, LEADER, 0.0)
+    usual(made).stored(sequence, 0.0)
+    usual(made).leaves(a_batch(), sequence, Leader(2), 0.0)
     assert (sequence.state, sequence.leader, sequence.next_sequence) == (SequenceState.PROBING, Leader(2), 6)
 
 

@@ -104,11 +104,11 @@ class Transacting:
 
     def sends(self, tp: TopicPartition = A0) -> bool:
         """A batch of this partition leaves if it may; in protocol V1 it is added first."""
-        if not self.transactions.admits(tp, repeated=False):
+        if not self.transactions.admits(tp, self.world.now, repeated=False):
             added(self.one(Api.ADD_PARTITIONS_TO_TXN))
-        admitted = self.transactions.admits(tp, repeated=False)
+        admitted = self.transactions.admits(tp, self.world.now, repeated=False)
         if admitted:
-            self.transactions.left(tp)
+            self.transactions.left(tp, self.world.now)
         return admitted
 
     def gives_id(self, sent: Sent, code: int = 0) -> None:
@@ -125,6 +125,14 @@ class Transacting:
         pending = self.transactions.commit()
         self.ends(self.one(Api.END_TXN))
         return pending
+
+    def again(self, *, commits: bool = True) -> None:
+        """The transaction is committed or aborted once its records are stored, and the next one begins."""
+        self.records.flying = 0
+        pending = self.transactions.commit() if commits else self.transactions.abort()
+        self.ends(self.one(Api.END_TXN))
+        assert self.transactions.take(pending)
+        self.transactions.begin(self.world.now)
 
 
 def added(sent: Sent, code: int = 0) -> None:

@@ -20,6 +20,7 @@ from pyclient.codec.apis import Api
 from pyclient.core.handshake import Features
 from pyclient.core.sending.sender import Sender
 from pyclient.core.transactions.calls import V1
+from pyclient.core.transactions.marker_pause import MarkerPause
 from pyclient.core.transactions.manager import FEATURE, Transactions
 from pyclient.core.transactions.states import TransactionState
 from pyclient.errors import ClientForkedError, IllegalStateError, KafkaError, KafkaTimeoutError, TransactionAbortableError
@@ -414,6 +415,66 @@ def test_Ctrl_C_at_any_line_commits_once(cluster: FakeCluster, producer: Produce
         if interrupted:
             with contextlib.suppress(IllegalStateError):
                 producer.commit_transaction()
+    assert values(cluster) == sent
+
+
+def wait_for_markers(producer: Producer) -> float:
+    """Transactions came too early: the next one waits the longest pause from now on; returns when that is over."""
+    markers = markers_of(producer)
+    while markers.pause < 0.012:
+        markers.ended(0.0, 0.0)
+        markers.answered(1.0, False)
+    markers.ended(producer._core.clock(), 0.0)
+    return markers.due
+
+
+def markers_of(producer: Producer) -> MarkerPause:
+    assert producer._core.transactions is not None
+    return producer._core.transactions.markers
+
+
+def test_the_batch_of_a_usual_transaction_waits_for_the_markers_of_the_last_one(producer: Producer, ways: list[str]) -> None:
+    found = []
+    for number in range(20):
+        del ways[:]
+        producer.begin_transaction()
+        producer.send("t", b"%d" % number, partition=0)
+        due = wait_for_markers(producer)
+        producer.commit_transaction()
+        assert producer._core.clock() > due
+        found.append("commit" not in ways)
+    assert any(found)
+
+
+def test_the_end_of_each_usual_transaction_is_known_to_the_next_one(producer: Producer, ways: list[str]) -> None:
+    found = []
+    for number in range(20):
+        del ways[:]
+        began = producer._core.clock()
+        transact(producer, b"%d" % number)
+        assert markers_of(producer).due > began
+        found.append("commit" not in ways)
+    assert any(found)
+
+
+def test_Ctrl_C_ends_the_wait_for_markers_and_the_same_call_goes_on(cluster: FakeCluster, producer: Producer) -> None:
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    sent = []
+    try:
+        for number in range(20):
+            sent.append(b"%d" % number)
+            producer.begin_transaction()
+            producer.send("t", sent[-1], partition=0)
+            wait_for_markers(producer)
+            with contextlib.suppress(KeyboardInterrupt, IllegalStateError):
+                signal.setitimer(signal.ITIMER_REAL, 0.004)
+                producer.commit_transaction()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            with contextlib.suppress(IllegalStateError):  # it is committed
+                producer.commit_transaction()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
     assert values(cluster) == sent
 
 
