@@ -99,7 +99,7 @@ test-kerberos: setup jars ## tests/kerberos with a KDC and a broker of its own; 
 	@mkdir -p $(JUNIT)
 	@PYCLIENT_KERBEROS=1 $(PYTEST) --junitxml=$(JUNIT)/test-kerberos.xml tests/kerberos $(ARGS)
 
-test-interpreters: setup ## the wheel built and tested with Debian's Python 3.11, 3.13, 3.14, and 3.14t compiled; root on Debian; ARGS="3.13 --smoke"
+test-interpreters: setup ## the wheel built and tested with Debian's Python 3.11, 3.13, 3.14, 3.15, and 3.14t compiled; root on Debian; ARGS="3.13 --smoke"
 	@$(BIN)/python .ci/interpreters.py $(ARGS)
 
 wheels: setup ## wheels for Linux as a release holds them, each proved in an empty environment; dist/wheels; ARGS="3.14"

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import subprocess
 import sys
 import tomllib
@@ -81,6 +82,13 @@ def test_each_compiled_module_has_its_source_where_the_build_looks() -> None:
         package, _, name = module["name"].rpartition(".")
         assert ROOT / module["sources"][0] == folder(package) / f"{name}.py", module["name"]
         assert module["extra-compile-args"] == ["-O3", "-g0"], module["name"]
+
+
+def test_each_compiled_module_says_that_it_needs_no_GIL() -> None:
+    """Else a free-threaded interpreter takes the GIL back for the whole process. Cython reads the first lines."""
+    for module in SETUPTOOLS["ext-modules"]:
+        directives = itertools.takewhile(lambda line: line.startswith("#"), (ROOT / module["sources"][0]).read_text().splitlines())
+        assert any(line.startswith("# cython:") and "freethreading_compatible=True" in line for line in directives), module["name"]
 
 
 def test_each_compiled_module_runs_as_what_was_asked_for() -> None:

@@ -97,7 +97,7 @@ def parse_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
 def _object(text: str) -> dict[str, Any]:
     parsed = json.loads(text)
     if not isinstance(parsed, dict):
-        raise TypeError(f"it is a {type(parsed).__name__}, not an object")
+        raise TypeError(f"expected an object, got {type(parsed).__name__}")
     return parsed
 
 

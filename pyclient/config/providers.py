@@ -162,9 +162,12 @@ def _path(path: str, allowed: str) -> Path:
 
 def _real(path: str) -> Path:
     try:
-        return Path(path).resolve()
+        real = Path(path).resolve()
     except (OSError, ValueError, RuntimeError):  # a NUL, links in a circle
         raise _NoValueError(f"{path!r} is no path of a file") from None
+    if any(part.is_symlink() for part in (real, *real.parents)):  # since Python 3.13 a circle is kept, without an error
+        raise _NoValueError(f"{path!r} is no path of a file")
+    return real
 
 
 def _properties(path: Path) -> dict[str, Secret]:

@@ -18,6 +18,7 @@ import pytest
 from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from pyclient.errors import ClientClosedError, KafkaError
 from pyclient.testing import FakeCluster, LocalCluster
+from tests import forks
 from tests.kafka import make_topic, read
 from tests.waiting import eventually
 
@@ -226,8 +227,8 @@ def test_a_client_refuses_to_be_pickled_and_names_what_to_use_instead(kind: type
 
 
 def run_script(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in a process of its own, warnings shown."""
-    return subprocess.run([sys.executable, "-W", "always", "-c", script, *arguments], capture_output=True, text=True,
+    """Run Python in a process of its own, warnings shown but that of forks."""
+    return subprocess.run([sys.executable, "-W", "always", *forks.OPTIONS, "-c", script, *arguments], capture_output=True, text=True,
                           timeout=LIMIT_S * 2, check=False)
 
 

@@ -1,7 +1,7 @@
 """Fixtures of every thread test: frequent switches by a printed seed, and no thread left running.
 
 ``PYCLIENT_THREADS_SEEDS`` chooses the seeds: ``7`` is one seed, ``0:500`` five hundred (`make threads-long`).
-Unset, a few run.
+Unset, a few run. ``PYCLIENT_INTERRUPT_SEEDS`` chooses those of the programs that get real signals in the same way.
 """
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tests.threads.edges import Coin, put_edges
 from tests.threads.team import assert_none_left
 
 SEEDS: Final = os.environ.get("PYCLIENT_THREADS_SEEDS", "0:4")
+INTERRUPT_SEEDS: Final = os.environ.get("PYCLIENT_INTERRUPT_SEEDS", "1")
 SWITCH_S: Final = 1e-6
 
 
@@ -27,8 +28,9 @@ def seeds(text: str) -> range:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", seeds(SEEDS), ids=lambda seed: f"seed{seed}")
+    for name, chosen in (("seed", SEEDS), ("interrupt_seed", INTERRUPT_SEEDS)):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, seeds(chosen), ids=lambda seed: f"seed{seed}")
 
 
 @pytest.fixture(autouse=True)

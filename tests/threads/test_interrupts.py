@@ -1,4 +1,7 @@
-"""Ctrl-C by real signals, anywhere inside the calls of a client: `interrupted_program` says what must hold."""
+"""Ctrl-C by real signals, anywhere inside the calls of a client: `interrupted_program` says what must hold.
+
+PYCLIENT_INTERRUPT_ROUNDS and PYCLIENT_INTERRUPT_SEEDS (``7`` or ``0:10``) make them longer.
+"""
 from __future__ import annotations
 
 import os
@@ -25,17 +28,18 @@ PROGRAM = Path(__file__).with_name("interrupted_program.py")
 
 
 @pytest.mark.parametrize(("share", "how"), [(1, []), (1, ["alone"]), (25, ["transactions"])], ids=["batches", "lone records", "transactions"])
-def test_ctrl_c_inside_any_call_leaves_no_lock_held_and_loses_no_record(share: int, how: list[str]) -> None:
+def test_ctrl_c_inside_any_call_leaves_no_lock_held_and_loses_no_record(share: int, how: list[str], interrupt_seed: int) -> None:
     rounds = int(ROUNDS) // share + 1  # a transaction is four calls
-    done = subprocess.run([sys.executable, PROGRAM, str(rounds), "1", *how], capture_output=True, text=True, timeout=500, check=False)
+    done = subprocess.run([sys.executable, PROGRAM, str(rounds), str(interrupt_seed), *how], capture_output=True, text=True, timeout=500,
+                          check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > rounds
 
 
-def test_ctrl_c_inside_calls_that_wait_for_the_loop_and_inside_closes_leaves_clients_that_work_and_end() -> None:
+def test_ctrl_c_inside_calls_that_wait_for_the_loop_and_inside_closes_leaves_clients_that_work_and_end(interrupt_seed: int) -> None:
     rounds = int(ROUNDS) // 50 + 1
-    done = subprocess.run([sys.executable, "-m", "tests.threads.interrupted_calls", str(rounds), "1"], cwd=ROOT, capture_output=True, text=True,
-                          timeout=500, check=False)
+    done = subprocess.run([sys.executable, "-m", "tests.threads.interrupted_calls", str(rounds), str(interrupt_seed)], cwd=ROOT, capture_output=True,
+                          text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > rounds
 

@@ -243,7 +243,9 @@ def test_the_article_fits_the_name_of_a_type() -> None:
 
 def test_no_message_has_a_fixed_article_before_the_name_of_a_type() -> None:
     """``a {type(value).__name__}`` becomes "a int"."""
-    wrong = [f"{path}:{number}" for path in sorted(Path(pyclient.__file__).parent.rglob("*.py"))
+    package = Path(pyclient.__file__).parent
+    folders = [package, *(link.resolve() for link in package.iterdir() if link.is_symlink())]  # rglob follows no link
+    wrong = [f"{path}:{number}" for folder in folders for path in sorted(folder.rglob("*.py"))
              for number, line in enumerate(path.read_text().splitlines(), 1) if re.search(r"\b[Aa] \{type\(", line)]
     assert wrong == []
 

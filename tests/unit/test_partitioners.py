@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyclient import partitioners
 from pyclient.partitioners import (
     ConsistentPartitioner,
     ConsistentRandomPartitioner,
@@ -48,7 +49,7 @@ class Topic:
 
 
 def load_twin(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"{name}_twin", ROOT / "partitioners" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"{name}_twin", Path(partitioners.__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -248,6 +248,7 @@ def test_an_interpreter_that_fails_does_not_stop_the_others_and_one_that_is_not_
             raise interpreters.NoRootError("no archive answers")
 
     monkeypatch.setattr(interpreters, "make_root", make_root)
+    monkeypatch.setattr(interpreters, "install_python", lambda interpreter: None)
     with pytest.raises(SystemExit) as ended:
         interpreters.each_in_turn(["3.11", "3.13", "3.14"], work)
     assert ended.value.code == 1

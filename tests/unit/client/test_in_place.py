@@ -24,6 +24,7 @@ from pyclient.producer.transactions import TransactionCall
 from pyclient.runtime.loop_lending import LendingSelector
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.control import Drop, Fail
+from tests.forks import fork
 from tests.strike import Strike
 from tests.waiting import eventually
 
@@ -250,10 +251,9 @@ def test_T02_an_outcome_is_kept_when_a_signal_comes_as_it_does(producer: Produce
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_touches_nothing_of_its_parents_loop(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster, producer: Producer) -> None:
     producer.begin_transaction()
-    child = os.fork()
+    child = fork()
     if not child:
         refused = 1
         try:

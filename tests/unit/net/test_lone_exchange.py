@@ -30,6 +30,7 @@ from pyclient.producer.lone_lanes import LentLanes
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.control import Bytes, Change, Delay, Fail, Throttle
 from pyclient.testing.fake.model.request import Request
+from tests.forks import fork
 from tests.unit.net.lone_records import FAULTS, LIMIT_S, PARTITIONS, Step, steps
 from tests.waiting import eventually
 
@@ -405,7 +406,7 @@ def test_a_forked_child_leaves_the_parents_request_alone(cluster: FakeCluster, p
     before = on_a_lane(producer)
     with cluster.intercept(Delay(0.05), "Produce", times=1):
         delivery = producer.send("t", b"x", partition=0)
-        child = os.fork()
+        child = fork()
         if not child:
             try:
                 delivery.result(0.01)

@@ -31,6 +31,7 @@ from pyclient.producer.transaction_lanes import TransactionLanes
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.control import Cut, Delay, Drop, Fail, Throttle, Verdict
 from pyclient.testing.fake.model.request import Request
+from tests.forks import fork
 from tests.strike import Strike
 from tests.waiting import eventually
 
@@ -625,11 +626,10 @@ def test_a_closed_producer_begins_nothing(cluster: FakeCluster, producer: Produc
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_commits_nothing_of_its_parent(cluster: FakeCluster, producer: Producer) -> None:
     producer.begin_transaction()
     producer.send("t", b"x", partition=0)
-    child = os.fork()
+    child = fork()
     if not child:
         refused = 1
         try:

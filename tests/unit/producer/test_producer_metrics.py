@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 
 from pyclient import Producer
-from pyclient.errors import BufferExhaustedError, DeliveryError
+from pyclient.errors import BufferExhaustedError, DeliveryError, MetadataTimeoutError
 from pyclient.metrics import Metrics
 from pyclient.testing import Delay, Fail, FakeCluster
 from tests.waiting import eventually
@@ -21,6 +21,14 @@ MIB = 1 << 20
 
 def producing(cluster: FakeCluster, **options: Any) -> Producer:
     return Producer({}, bootstrap_servers=cluster.bootstrap_servers, **{"linger_ms": 60_000, **options})
+
+
+def is_known(producer: Producer, topic: str) -> bool:
+    """Whether the topic is known within ``max_block_ms``."""
+    try:
+        return producer.partitions_for(topic) > 0
+    except MetadataTimeoutError:
+        return False
 
 
 def batch_sizes(cluster: FakeCluster) -> list[int]:
@@ -240,7 +248,7 @@ def test_what_a_bulk_refuses_is_counted_by_its_topic(fake_cluster: FakeCluster) 
 def test_P04_each_record_of_a_bulk_that_found_no_memory_is_counted(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
     with producing(fake_cluster, buffer_memory=40_000, batch_size=10_000, linger_ms=0, max_block_ms=50) as producer:
-        producer.partitions_for("t")
+        eventually(lambda: is_known(producer, "t"))
         fake_cluster.pause(1)
         bulk = producer.send_many("t", [bytes(1000)] * 3000)
         fake_cluster.resume(1)

@@ -17,6 +17,7 @@ import pytest
 from pyclient import AsyncProducer, Delivery, Producer
 from pyclient.errors import ClientClosedError, DeliveryError, IllegalStateError, KafkaTimeoutError
 from pyclient.testing import FakeCluster
+from tests import forks
 from tests.waiting import eventually
 
 MIB = 1 << 20
@@ -211,8 +212,7 @@ def test_close_0_in_a_delivery_callback_ends_senders_that_wait(fake_cluster: Fak
 # ---- fork -----------------------------------------------------------------------------------------------------------
 
 
-WARNINGS = ("-W", "error::ResourceWarning", "-W", "ignore:This process:DeprecationWarning")
-"""Since 3.12 Python warns of each fork of a process with threads; this test is about such forks."""
+WARNINGS = ("-W", "error::ResourceWarning", *forks.OPTIONS)
 FORKS = """
 import os, threading
 from pyclient import Producer

@@ -14,11 +14,12 @@ from typing import NamedTuple
 import pytest
 
 from pyclient.testing.process_guard import ProcessGuard, kill_group, pause
+from tests.forks import fork
 from tests.waiting import eventually, is_running
 
 # a starter that starts a guarded process, prints its pid and directory, and waits
 STARTER = """
-import os, signal, subprocess, sys, threading
+import os, select, signal, subprocess, sys, threading
 from pyclient.testing.process_guard import ProcessGuard
 guard = ProcessGuard("test")
 log = (guard.directory / "out").open("wb")
@@ -28,7 +29,8 @@ thread.start(); thread.join()
 extra = None
 {then}
 print(started[0].pid, guard.directory, extra, flush=True)
-sys.stdin.read()
+while not select.select([sys.stdin], [], [], 0.1)[0]:  # of a signal just before a wait, Python learns after it
+    pass
 """
 
 
@@ -90,7 +92,7 @@ def test_a_forked_child_of_the_starter_keeps_nothing_alive() -> None:
 def test_a_forked_childs_close_ends_nothing_of_its_parents() -> None:
     with contextlib.closing(ProcessGuard("test")) as guard, (guard.directory / "out").open("wb") as log:
         process = guard.start(["sleep", "600"], output=log)
-        child = os.fork()
+        child = fork()
         if child == 0:
             guard.close()
             os._exit(0)
