@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from benchmarks._process import serve
+from benchmarks._process import ROOT, serve
 
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -42,6 +43,28 @@ class Job(NamedTuple):
 
 # --- the session -----------------------------------------------------------------------------------------------------
 
+FETCH: Final = """
+import sys
+from pyspark.sql import SparkSession
+made = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.jars.packages", sys.argv[1]).getOrCreate()
+print(made.sparkContext.getConf().get("spark.jars"))
+made.stop()
+"""
+
+
+def connector_jars(version: str) -> str:
+    """The JVM connector and what it needs, for ``spark.jars``; downloaded by a session of its own.
+
+    ``spark.jars.packages`` would put these JARs on the path of all Python processes, where each import looks for its
+    module: 0.5 s of CPU for each start, which a query without Python does not pay.
+    """
+    kept = ROOT / "build" / f"connector-{version}.txt"
+    if not kept.exists() or not all(Path(jar.removeprefix("file://")).exists() for jar in kept.read_text().split(",")):
+        found = subprocess.run([sys.executable, "-c", FETCH, f"{CONNECTOR}:{version}"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]
+        kept.write_text(found)
+    return kept.read_text()
+
+
 @functools.cache
 def session() -> Any:
     """This process's Spark, with the connector's jars. One for all clients: each would start workers of its own."""
@@ -51,11 +74,11 @@ def session() -> Any:
     from pyclient.integration.spark import register
     from pyclient.integration.spark.java_home import prepare_environment
 
-    prepare_environment()
+    prepare_environment(local=True)
     settings: dict[str, Any] = {
         "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.driver.memory": "2g", "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC", "spark.local.dir": tempfile.mkdtemp(prefix="spark-"),
-        "spark.jars.packages": f"{CONNECTOR}:{pyspark.__version__}",
+        "spark.jars": connector_jars(pyspark.__version__),
     }
     made = SparkSession.builder.master("local[2]").appName("benchmarks").config(map=settings).getOrCreate()
     made.sparkContext.setLogLevel("ERROR")

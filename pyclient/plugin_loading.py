@@ -10,11 +10,13 @@ import importlib
 import inspect
 import sys
 from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyclient.errors import ConfigurationError, KafkaError, with_article
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 class PluginKind(NamedTuple):
@@ -149,6 +151,8 @@ def _registered(kind: str, wanted: PluginKind, name: str) -> EntryPoint | None:
     points = [point for point in _installed(wanted.group) if point.name == name]
     ours = OWN_NAMES.get(wanted.group, {}).get(name)
     if ours is not None and all(point.value != ours for point in points):
+        from importlib.metadata import EntryPoint
+
         points.append(EntryPoint(name, ours, wanted.group))
     if len({point.value for point in points}) > 1:
         owners = " and ".join(sorted(f"{_distribution(point)} ({point.value})" for point in points))
@@ -169,6 +173,8 @@ def _installed(group: str) -> Iterable[EntryPoint]:
 
 @functools.lru_cache(maxsize=2 * len(KINDS))
 def _read(group: str, path: object, finders: object) -> tuple[EntryPoint, ...]:
+    from importlib.metadata import entry_points  # here: few programs name plugins, and it loads a parser of e-mails
+
     return tuple(entry_points(group=group))
 
 

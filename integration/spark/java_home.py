@@ -7,7 +7,6 @@ whose ``bin/java`` drops that one argument. Knows nothing of sessions: it only f
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import shlex
 import subprocess
@@ -15,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from pyclient.testing.cache import cache_directory, written_whole
+from pyclient.integration.spark.worker_python import executable, local_python
 from pyclient.testing.java import Java, find_java
 
 VECTOR_MODULE: Final = "jdk.incubator.vector"
@@ -36,18 +35,22 @@ def spark_java_home() -> Path:
     return _stand_in(java)
 
 
-def prepare_environment() -> None:
+def prepare_environment(*, local: bool = False) -> None:
     """Make this process's Spark start with a Java that works and run its tasks with this very Python.
 
     Changes ``JAVA_HOME``; sets ``PYSPARK_PYTHON`` and ``PYSPARK_DRIVER_PYTHON`` unless they are set: left out, Spark
     takes the first ``python3`` of PATH, which need not have this package.
 
+    *local*: all processes of Spark run on this machine, as with ``master("local[*]")``. Python is then started by a
+    script in the cache, which takes ``pyspark.zip`` off the path: each start takes 0.7 s of CPU less.
+
     Raises:
         JavaNotFoundError: see `spark_java_home`.
     """
     os.environ["JAVA_HOME"] = str(spark_java_home())
+    python = str(local_python()) if local else sys.executable
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        os.environ.setdefault(name, sys.executable)
+        os.environ.setdefault(name, python)
 
 
 @functools.lru_cache(maxsize=8)
@@ -63,15 +66,7 @@ def _modules(java: Path) -> frozenset[str]:
 
 def _stand_in(java: Java) -> Path:
     """A home in the cache whose ``bin/java`` is *java* without the one argument it cannot take."""
-    script = _script(java.path)
-    home = cache_directory() / f"spark-java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
-    launcher = home / "bin" / "java"
-    if not launcher.exists():
-        launcher.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(launcher) as scratch:
-            scratch.write_text(script)
-            scratch.chmod(0o755)
-    return home
+    return executable("java", _script(java.path)).parent.parent
 
 
 def _script(java: Path) -> str:

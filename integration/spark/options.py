@@ -1,21 +1,25 @@
 """Spark's option names and what they ask of us: checked, typed, or refused with the way out. Knows no broker.
 
-Names arrive in lower case; messages show them as Spark's documentation writes them. Nothing is ignored in silence.
+Names arrive in lower case; messages show them as Spark's documentation writes them. Nothing is ignored in silence. The
+clients' options are loaded where they are checked: a process that reads declares none of the producer.
 """
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import attrs
 
-from pyclient.config import ConsumerConfig, ProducerConfig
 from pyclient.errors import ConfigurationError, UnknownOptionError
 from pyclient.foreign_options import names_of
 from pyclient.integration.spark.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_partitions
 from pyclient.records import TopicPartition
+
+if TYPE_CHECKING:
+    HIDDEN_IN_PLANS: str
+    """What Spark's plans must not show; made when first used, from the options of all clients."""
 
 T = TypeVar("T")
 
@@ -71,15 +75,21 @@ STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTrigge
 BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
 
+def __getattr__(name: str) -> Any:
+    if name != "HIDDEN_IN_PLANS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = _hidden_in_plans()
+    return value
+
+
 def _hidden_in_plans() -> str:
     """Every name of an option that holds a secret, as a regular expression of Java's."""
+    from pyclient.config import ConsumerConfig, ProducerConfig
+
     secrets = {option.name for option in (*ConsumerConfig.fields(), *ProducerConfig.fields()) if option.secret}
     names = {name for secret in secrets for name in names_of(secret)}
     listed = "|".join(name.replace("_", "[._]") for name in sorted(names))
     return f"(?i)kafka[.]({listed})"
-
-
-HIDDEN_IN_PLANS: Final = _hidden_in_plans()
 
 
 @attrs.frozen
@@ -130,6 +140,8 @@ class SourceOptions:
         Raises:
             ConfigurationError: an option is unknown, malformed, refused, or contradicts another one.
         """
+        from pyclient.config import ConsumerConfig
+
         given = _Given(options, SOURCE_NAMES, REFUSED_BY_SOURCE)
         parsed = cls(
             **_subscription(given),
@@ -196,6 +208,8 @@ class SinkOptions:
         Raises:
             ConfigurationError: an option is unknown, malformed or refused.
         """
+        from pyclient.config import ProducerConfig
+
         own = {name: value for name, value in options.items() if name.lower() not in SPARKS_OWN}
         given = _Given(own, SINK_NAMES, REFUSED_BY_SINK)
         parsed = cls(topic=given.text("topic"), include_headers=given.truth("includeHeaders", default=True), client=given.client())

@@ -14,7 +14,6 @@ import attrs
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from typing_extensions import Unpack
 
-from pyclient.config import ProducerConfig
 from pyclient.errors import ConfigurationError
 from pyclient.integration.spark.columns import one_row
 from pyclient.integration.spark.context import QUERY_ID, property_of
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from pyclient.config import ProducerConfig
     from pyclient.option_types import ProducerOptions
 
 log = logging.getLogger(__name__)
@@ -63,6 +63,8 @@ class KafkaSink:
     def __init__(self, topic: str | None = None, config: Mapping[str, object] | None = None, /, *, delivery: str = AT_LEAST_ONCE,
                  transactional_id_prefix: str | None = None, slots: int | None = None, marker_topic: str | None = None, new_checkpoint: str = FAIL,
                  **options: Unpack[ProducerOptions]) -> None:
+        from pyclient.config import ProducerConfig  # here: a task gets the sink's options, and its producer checks them
+
         client: dict[str, Any] = {**(config or {}), **options}
         given = ProducerConfig.parse(config, {**options})
         if not given.bootstrap_servers:

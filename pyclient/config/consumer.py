@@ -9,8 +9,7 @@ import attrs
 
 from pyclient.config.client import ClientConfig
 from pyclient.config.declaration import NotYet, Rule, option
-from pyclient.config.kinds import INT16_MAX, INT32_MAX, INT64_MAX, Anything, Bool, Choice, Int, OffsetReset, Plugins, Text, duration_ms
-from pyclient.config.producer import PLUGIN
+from pyclient.config.kinds import INT16_MAX, INT32_MAX, INT64_MAX, PLUGIN, Anything, Bool, Choice, Int, OffsetReset, Plugins, Text, duration_ms
 
 NOT_YET = (
     NotYet("share_acknowledgement_mode", lambda _: True, "It belongs to share groups; leave it out."),

@@ -370,3 +370,6 @@ class Anything(Kind):
         if not self.check(value):
             raise self.wrong()
         return value
+
+
+PLUGIN: Final = Anything("an object, a registered name, or 'package.module:Class'")

@@ -7,10 +7,9 @@ import attrs
 
 from pyclient.config.client import ClientConfig
 from pyclient.config.declaration import NotYet, Rule, option
-from pyclient.config.kinds import INT32_MAX, INT64_MAX, Acks, Anything, Bool, ByTopic, Choice, Int, Plugins, Text
+from pyclient.config.kinds import INT32_MAX, INT64_MAX, PLUGIN, Acks, Bool, ByTopic, Choice, Int, Plugins, Text
 
 CODEC = Choice(("none", "gzip", "snappy", "lz4", "zstd"))
-PLUGIN = Anything("an object, a registered name, or 'package.module:Class'")
 
 NOT_YET = (
     NotYet("transaction_two_phase_commit_enable", lambda value: value is True, "Leave it out."),

@@ -9,6 +9,7 @@ import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -24,13 +25,15 @@ from pyclient.metric_values import Total, Windows
 from pyclient.metrics import Metrics
 from pyclient.net.connection import Connection
 from pyclient.net.connector import Connector
-from pyclient.net.fetch_exchange import FetchExchange
 from pyclient.net.node_connections import ClosingConnections, NodeConnections, least_loaded, longest_untried, next_node_at
 from pyclient.net.node_failures import NodeFailures
 from pyclient.net.request_metrics import RequestMetrics
 from pyclient.net.security import UNPROTECTED, Security
 from pyclient.records import Node
 from pyclient.runtime.transport import AsyncioNetwork, Endpoint, Network, SocketOptions
+
+if TYPE_CHECKING:
+    from pyclient.net.fetch_exchange import FetchExchange
 
 _log = logging.getLogger(__name__)
 
@@ -155,6 +158,8 @@ class ConnectionPool:
         found = self._nodes.get(node)
         if found is None or connection.usage is not Usage.ANSWERED:
             return None
+        from pyclient.net.fetch_exchange import FetchExchange  # here: only consumers fetch, and it loads what decodes records
+
         return FetchExchange(connection, found, self._clock, self._metrics.of_fetches(node))
 
     def give_up(self, node: int, use: Use) -> None:

@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +25,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two cores, and up to three attempts of a task: the retries that users have are part of what is tested."""
-    prepare_environment()
+    prepare_environment(local=True)
     from pyspark.sql import SparkSession
 
     scratch = tmp_path_factory.mktemp("spark")
@@ -45,24 +43,11 @@ def spark(modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     with pytest.MonkeyPatch.context() as patch:
         path = os.pathsep.join(filter(None, (str(modules), os.environ.get("PYTHONPATH"))))
         patch.setenv("PYTHONPATH", path)
-        patch.setenv("PYSPARK_PYTHON", str(quick_python(scratch, path)))
         session = SparkSession.builder.master("local[2,3]").appName("tests").config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("OFF")  # what fails is raised in Python; many tests make things fail
     register(session)
     yield session
     session.stop()
-
-
-def quick_python(folder: Path, path: str) -> Path:
-    """This Python for Spark's processes, without the archives that Spark puts in front of PYTHONPATH.
-
-    Python compiles what it imports from ``pyspark.zip`` at each start, and Spark waits 10 s for it: on a machine that
-    is busy, the test of a stream fails before anything of ours has begun.
-    """
-    script = folder / "python"
-    script.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(path)} exec {shlex.quote(sys.executable)} "$@"\n')
-    script.chmod(0o755)
-    return script
 
 
 Load = Callable[..., "DataFrame"]

@@ -24,11 +24,11 @@ import pytest
 
 from pyclient import Producer
 from pyclient.integration.spark.java_home import prepare_environment
+from pyclient.integration.spark.worker_python import local_python
 from pyclient.testing import LocalCluster
 from tests.broker.durability.verifiers import by_java, by_us
 from tests.kafka import make_topic
 from tests.spark import cluster_job
-from tests.spark.conftest import quick_python
 from tests.waiting import eventually, is_running
 
 ROWS, PER_BATCH = 240, 16
@@ -60,8 +60,8 @@ def standalone(tmp_path: Path) -> Iterator[Standalone]:
     modules = tmp_path / "modules"
     modules.mkdir()
     shutil.copy(cluster_job.__file__, modules / "cluster_job.py")
-    environment = {**os.environ, "PYTHONPATH": str(modules), "PYSPARK_PYTHON": str(quick_python(tmp_path, str(modules))), "SPARK_WORKER_DIR": str(tmp_path / "work"),
-                   "SPARK_DAEMON_MEMORY": "256m"}
+    path = os.pathsep.join(filter(None, (str(modules), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": str(local_python()), "SPARK_WORKER_DIR": str(tmp_path / "work"), "SPARK_DAEMON_MEMORY": "256m"}
     with ExitStack() as ends:
         port = free_port()
         start(ends, environment, tmp_path / "master.log", "master.Master", "--host", HOSTS[0], "--port", str(port), "--webui-port", "0")

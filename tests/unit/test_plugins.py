@@ -119,7 +119,7 @@ def test_the_metadata_of_packages_are_read_once_until_something_is_installed(tmp
         reads.append(group)
         return entry_points(group=group)
 
-    monkeypatch.setattr("pyclient.plugin_loading.entry_points", counted)
+    monkeypatch.setattr("importlib.metadata.entry_points", counted)
     monkeypatch.syspath_prepend(str(tmp_path))
     for _ in range(3):
         load_plugin("partitioner", "murmur2")
