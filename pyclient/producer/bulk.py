@@ -60,7 +60,7 @@ class BulkSend:
         self._reached = 0
         self._shown = 0
         """The number of records of `_rows` that the interceptors have seen."""
-        self._key_hash = core.router.key_hash()
+        self._key_hash = core.router.key_hash
         self._topics: dict[str, TopicQueues | Exception] = {}
         self._awaited: dict[str, int] = {}
         """The highest partition that was waited for, by topic."""

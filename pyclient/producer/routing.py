@@ -46,19 +46,13 @@ class Router:
         self._partitioner: Partitioner = partitioner
         self._keyed_only = default
         self._ignores_keys = default and config.partitioner_ignore_keys
+        self.key_hash = None if self._ignores_keys else _key_hash(partitioner)
+        """The capsule with the partitioner's hash function (`HashesKeys`), which chooses for records with a key; None
+        when it has none."""
         self.on_new_batch = NewBatchNotifier(partitioner) if isinstance(partitioner, SeesNewBatches) else None
         """Notifies the partitioner of new batches; None when it has no method for that."""
         self.partition = PartitionChoice(partitioner, keyed_only=default, ignore_keys=self._ignores_keys).partition
         """(queues, key, value, the requested partition or None) → the partition, or `STICKY`."""
-
-    def key_hash(self) -> object:
-        """The capsule with the partitioner's hash function (`HashesKeys`), which chooses for records with a key; None
-        when it has none.
-        """
-        partitioner = self._partitioner
-        if self._ignores_keys or not isinstance(partitioner, HashesKeys) or not _from_one_class(partitioner, "key_hash", "partition"):
-            return None
-        return partitioner.key_hash()
 
     def send_path(self, accumulator: Accumulator) -> SendPath | None:
         """The compiled path for records that need neither a serializer nor a partitioner in Python; None when there can
@@ -66,8 +60,7 @@ class Router:
         """
         if self.serialized:
             return None
-        key_hash = self.key_hash()
-        return SendPath(accumulator, ignore_keys=self._ignores_keys, keyless_sticky=self._keyed_only or key_hash is not None, key_hash=key_hash)
+        return SendPath(accumulator, ignore_keys=self._ignores_keys, keyless_sticky=self._keyed_only or self.key_hash is not None, key_hash=self.key_hash)
 
     @property
     def prepares(self) -> bool:
@@ -78,7 +71,7 @@ class Router:
         """Whether a bulk must call `partition` for each record; *keyed*: its records have keys."""
         if self._ignores_keys or (self._keyed_only and not keyed):
             return False
-        return self.key_hash() is None
+        return self.key_hash is None
 
 
 def _serializer(what: str, given: object, *, may_drop: bool) -> LoadedSerializer:
@@ -92,6 +85,12 @@ def with_added(key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Header
     key, headers = unpack(key, headers)
     value, headers = unpack(value, headers)
     return key, value, headers
+
+
+def _key_hash(partitioner: Partitioner) -> object:
+    if not isinstance(partitioner, HashesKeys) or not _from_one_class(partitioner, "key_hash", "partition"):
+        return None
+    return partitioner.key_hash()
 
 
 def _from_one_class(plugin: object, *methods: str) -> bool:
