@@ -35,6 +35,8 @@ class Interpreter(NamedTuple):
 
     version: str
     suite: str
+    has_every_package: bool = True
+    """Whether the packages that tests need exist for it; few do for the newest, and without a GIL."""
 
     @property
     def root(self) -> Path:
@@ -57,13 +59,13 @@ class Interpreter(NamedTuple):
 
     @property
     def extras(self) -> str:
-        """What tests need of the wheel's extras; few of their packages exist without a GIL."""
-        return "" if self.is_free_threaded else f"[{EXTRAS}]"
+        """What tests need of the wheel's extras."""
+        return f"[{EXTRAS}]" if self.has_every_package else ""
 
     @property
     def tools(self) -> str:
         """What tests and the build need beside the wheel, as words of a shell."""
-        return " ".join(map(shlex.quote, BUILD_TOOLS if self.is_free_threaded else TOOLS))
+        return " ".join(map(shlex.quote, TOOLS if self.has_every_package else FEW_TOOLS))
 
     @property
     def pip(self) -> str:
@@ -76,30 +78,30 @@ class Interpreter(NamedTuple):
         return f"{changed} && {self.pip} install -c constraints.txt"
 
 
-INTERPRETERS: Final = (Interpreter("3.11", "bookworm"), Interpreter("3.13", "trixie"), Interpreter("3.14", "forky"), Interpreter("3.15", "forky"),
-                       Interpreter("3.14t", "forky"))
+INTERPRETERS: Final = (Interpreter("3.11", "bookworm"), Interpreter("3.13", "trixie"), Interpreter("3.14", "forky"),
+                       Interpreter("3.15", "forky", has_every_package=False), Interpreter("3.14t", "forky", has_every_package=False))
 """Not 3.13t: cramjam, and what builds it, begin with 3.14t."""
 SMOKED: Final = ("3.14", "3.13")
 """What `--smoke` tries; the other tests of CI run on 3.11."""
 SMOKE: Final = ("tests/unit/buffers", "tests/unit/codec/test_round_trip.py", "tests/threads/test_signals.py", "tests/broker/test_producer.py")
 FULL: Final = ("tests/unit", "tests/threads", "tests/broker/test_producer.py", "tests/broker/test_consumer.py", "tests/broker/test_groups.py",
                "tests/broker/test_admin.py")
-FREE_THREADED: Final = ("tests/threads", "tests/unit/buffers", "tests/unit/codec")
-"""What an interpreter without a GIL runs: what has locks, and what had the GIL for one."""
+FEW_PACKAGES: Final = ("tests/threads", "tests/unit/buffers", "tests/unit/codec")
+"""What runs without many packages: what has locks, and what is compiled."""
 SEEDS: Final = "0:50"
 """What `tests/threads` sweep unless PYCLIENT_THREADS_SEEDS says otherwise."""
 OF_THE_CHECKOUT: Final = ("tests/unit/ci", "tests/unit/test_generated.py", "tests/unit/test_benchmarks.py", "tests/unit/test_named_pages.py",
-                           "tests/unit/test_foreign_calls.py", "tests/unit/integration")
-"""What these test are the checkout's tools and pages, other clients, or Spark; no wheel has them."""
+                           "tests/unit/integration")
+"""What these test are the checkout's tools and pages, or Spark; no wheel has them."""
 PACKAGED: Final = ("pyclient/", "assignors/", "integration/", "partitioners/", "serializers/")
 """Folders of the wheel. Tests run where they are missing: programs that tests start must import the wheel, too."""
 OF_THE_BUILD: Final = ("pyproject.toml", "README.md", "LICENSE", "requirements/constraints.txt")
-BUILD_TOOLS: Final = ("setuptools", "cython", "pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
-TOOLS: Final = (*BUILD_TOOLS, "httpx", "numpy", "orjson", "uvloop")
+FEW_TOOLS: Final = ("setuptools", "cython", "pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "numpy", "pyarrow")
+TOOLS: Final = (*FEW_TOOLS, "httpx", "orjson", "uvloop")
 SOURCE_PACKAGES: Final = ("dpkg-dev", "make", "xz-utils", "zlib1g-dev", "libssl-dev", "libffi-dev", "libsqlite3-dev", "libbz2-dev", "liblzma-dev")
 """What compiling a Python needs."""
-EXTRAS: Final = "arrow,avro,aws,jsonschema,msgspec,protobuf,proxy,pydantic,registry,testing,tls"
-"""All but peers, Spark and Kerberos."""
+EXTRAS: Final = "arrow,avro,aws,jsonschema,msgspec,peers,protobuf,proxy,pydantic,registry,testing,tls"
+"""All but Spark and Kerberos."""
 
 
 class NoRootError(Exception):
@@ -130,6 +132,8 @@ def check_machine() -> None:
     """Raise NoRootError unless debootstrap can work here; install it when it is missing."""
     if os.geteuid() or shutil.which("apt-get") is None:
         raise NoRootError("this needs root on Debian")
+    if subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+        raise NoRootError("mounts are not permitted here, as in some containers")
     if shutil.which("debootstrap") is None:
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         patient = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]  # another program may be installing
@@ -279,7 +283,7 @@ def run_tests(interpreter: Interpreter, tests: Sequence[str]) -> None:
 def try_out(interpreter: Interpreter, tests: Sequence[str]) -> str:
     """Build and test with one interpreter, by these tests or those it has; returns how it ended."""
     install_wheel(interpreter, build_wheel(interpreter))
-    run_tests(interpreter, tests or (FREE_THREADED if interpreter.is_free_threaded else FULL))
+    run_tests(interpreter, tests or (FULL if interpreter.has_every_package else FEW_PACKAGES))
     return "passed"
 
 
