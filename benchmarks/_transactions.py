@@ -1,7 +1,9 @@
 """The measured transactional clients, each in a process of its own.
 
 ``python -m benchmarks._transactions`` reads jobs and prints figures, each as a line of JSON. *batches* are transactions
-of so many records; *loop* reads a topic and writes each record to another, with its offsets, one transaction a poll.
+of so many records; *loop* reads a topic and writes each record to another, with its offsets. The other clients' loops
+are written by hand, with one transaction for each poll. So is ours with an interval of 0; by default its transactions
+go on with records that are fetched already.
 """
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import os
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from benchmarks._process import Clock, serve
@@ -18,7 +21,7 @@ SIZE: Final = 100
 WARM_UP: Final = 5
 """Transactions that do not count."""
 POLL: Final = 500
-"""Records of a poll, and so of a transaction of the loop."""
+"""Records of a poll at most; of a transaction of the loop too, if each poll has its own."""
 
 
 class Job(NamedTuple):
@@ -182,7 +185,7 @@ BATCHES: Final[Mapping[str, Callable[[Job], dict[str, Any]]]] = {
 # --- the loop ---------------------------------------------------------------------------------------------------------
 
 
-def ours_loop(job: Job) -> dict[str, Any]:
+def ours_loop(job: Job, **options: Any) -> dict[str, Any]:
     """`ExactlyOnce`, by record."""
     from pyclient import Record
     from pyclient.processing import ExactlyOnce, Output
@@ -197,13 +200,13 @@ def ours_loop(job: Job) -> dict[str, Any]:
                 loop.stop()
             return Output(job.topic, record.value)
 
-        loop = ExactlyOnce(consumer, producer, same)
+        loop = ExactlyOnce(consumer, producer, same, **options)
         clock = Clock()
         loop.run()
         return {"records": loop.progress.records, **clock.read()}
 
 
-def ours_loop_arrow(job: Job) -> dict[str, Any]:
+def ours_loop_arrow(job: Job, **options: Any) -> dict[str, Any]:
     """`ExactlyOnce`, by Arrow table."""
     import pyarrow as pa
 
@@ -219,7 +222,7 @@ def ours_loop_arrow(job: Job) -> dict[str, Any]:
                 loop.stop()
             return table.select(["value"])
 
-        loop = ExactlyOnce.of_tables(consumer, producer, same, job.topic)
+        loop = ExactlyOnce.of_tables(consumer, producer, same, job.topic, **options)
         clock = Clock()
         loop.run()
         return {"records": loop.progress.records, **clock.read()}
@@ -297,7 +300,9 @@ def aiokafka_loop(job: Job) -> dict[str, Any]:
 
 
 LOOPS: Final[Mapping[str, Callable[[Job], dict[str, Any]]]] = {
-    "pyclient ExactlyOnce": ours_loop, "pyclient ExactlyOnce, Arrow": ours_loop_arrow, "confluent": confluent_loop, "aiokafka": aiokafka_loop,
+    "pyclient ExactlyOnce": ours_loop, "pyclient ExactlyOnce, Arrow": ours_loop_arrow,
+    "pyclient ExactlyOnce, a poll each": partial(ours_loop, commit_interval=0), "pyclient ExactlyOnce, Arrow, a poll each": partial(ours_loop_arrow, commit_interval=0),
+    "confluent": confluent_loop, "aiokafka": aiokafka_loop,
 }
 
 

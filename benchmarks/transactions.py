@@ -126,6 +126,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="a quarter of the work, three rounds")
     parser.add_argument("--clients", metavar="TEXT", action="append", default=[], help="clients whose name holds it; may be repeated")
+    parser.add_argument("--only", choices=("batches", "loop"), help="these cases alone")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="measure nothing: print the README's tables of a kept JSON file")
 
 
@@ -135,9 +136,12 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         return _rounds.from_kept(arguments, "transactions", written)
     rounds, part, chance = (3, 4, random.Random(1)) if arguments.quick else (arguments.rounds, 1, random.Random(1))
     with a_broker({}) as cluster:
-        cases = {f"{size:,} records": batches(cluster, size, max(5, count // part), _rounds.clients_wanted(arguments, BATCHES), rounds, chance)
-                 for size, count in SIZES.items()}
-        cases["loop"] = loops(cluster, LOOP_RECORDS // part, _rounds.clients_wanted(arguments, LOOPS), rounds, chance)
+        cases = {}
+        if arguments.only != "loop":
+            cases = {f"{size:,} records": batches(cluster, size, max(5, count // part), _rounds.clients_wanted(arguments, BATCHES), rounds, chance)
+                     for size, count in SIZES.items()}
+        if arguments.only != "batches":
+            cases["loop"] = loops(cluster, LOOP_RECORDS // part, _rounds.clients_wanted(arguments, LOOPS), rounds, chance)
         found: dict[str, Any] = {"broker": cluster.description, "rounds": rounds, "versions": _rounds.versions(), "cases": cases}
     print(written(found))
     return found

@@ -247,6 +247,11 @@ def positions_after(records: Records[Any, Any], record: Record[Any, Any]) -> dic
     return split_at(records, _find(records, record)[1] + 1)[0].next_offsets()
 
 
+def first_offsets(records: Records[Any, Any]) -> dict[TopicPartition, int]:
+    """The offset of each partition's first record."""
+    return {run.tp: run.batch.offset_of(run.start) for run in reversed(records._runs)}
+
+
 def records_after(records: Records[Any, Any], record: Record[Any, Any]) -> Records[Any, Any]:
     """Those that come after *record*."""
     return split_at(records, _find(records, record)[1] + 1)[1]

@@ -156,6 +156,19 @@ class ConsumerBase(Facade):
         finally:
             self._rebalancing.end_poll()
 
+    def _poll_buffered(self) -> Records[Any, Any]:
+        """Up to ``max_poll_records`` records that are there now, as a poll returns them. Nothing of the group is done.
+
+        For a transaction, which no rebalance may interrupt. None are returned once a rebalance or a wakeup waits for a
+        poll, which then comes first.
+        """
+        with self._single_user.outside_listeners:
+            self._consumed_positions.settle()
+            go_on = self._rebalancing.read_on() and not self._core.buffer.woken
+            records = self._consumed_positions.take(self._config.max_poll_records) if go_on else NOTHING
+            self._consumed_positions.mark_returned(records)  # last, as in `poll`
+        return records
+
     def _wait_for_records(self, taken: Records[Any, Any], limit: int, timeout: float | None) -> Steps[Step, Records[Any, Any]]:
         """Continue until there is a record. `_take_at_once` has *taken* none, but positions may have moved."""
         self._core.check_readable()

@@ -45,11 +45,15 @@ class Rebalancing:
 
     def begin_poll(self) -> None:
         """A poll begins: max_poll_interval_ms does not run while it waits."""
+        self._sample_interval()
+        self.continue_poll()
+
+    def _sample_interval(self) -> float:
         now = self._core.clock()
         if self._polled_at is not None:
             self._core.metrics.sample(TIME_BETWEEN_POLLS, (now - self._polled_at) * 1000, now)
         self._polled_at = now
-        self.continue_poll()
+        return now
 
     def continue_poll(self) -> None:
         """The poll found no record, and waits."""
@@ -62,6 +66,19 @@ class Rebalancing:
             self._group.polled_at = self._core.clock()
             self._group.polling = False
             self._identity = self._group.identity
+
+    def read_on(self) -> bool:
+        """Whether records may be taken between two polls: nothing waits for one. If so it counts as a poll for
+        max_poll_interval_ms.
+
+        It does not change the identity by which the member owns what it has read, as the end of a poll does.
+        """
+        if self.due:
+            return False
+        now = self._sample_interval()
+        if self._group is not None:
+            self._group.polled_at = now
+        return True
 
     @property
     def due(self) -> bool:

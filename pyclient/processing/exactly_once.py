@@ -21,7 +21,7 @@ from pyclient.errors import RecordTooLargeError, SerializationError
 from pyclient.held_lock import Held
 from pyclient.processing.dead_letters import Failure, raw
 from pyclient.processing.work import (
-    RESTART, RETRY, Attempts, BadOutputError, Loop, Output, Progress, Step, already_running, as_outputs, check_dead_letters,
+    COMMIT_INTERVAL_S, RESTART, RETRY, Attempts, BadOutputError, Loop, Output, Progress, Step, already_running, as_outputs, check_dead_letters,
 )
 from pyclient.producer.facade import AsyncProducer, Producer
 from pyclient.records import TopicPartition
@@ -47,22 +47,26 @@ class ExactlyOnce:
     """Reads records, calls *transform* with each, writes its outputs, and commits all of it together: exactly once.
 
     The consumer needs a ``group_id``, ``enable_auto_commit=False`` and ``isolation_level="read_committed"``; the
-    producer a ``transactional_id`` that no other running producer has. One transaction holds the outputs of one poll
-    (at most ``max_poll_records`` records) and its offsets. An aborted transaction is repeated, so *transform* may see a
-    record again: its outputs count once, what else it does does not.
+    producer a ``transactional_id`` that no other running producer has. An aborted transaction is repeated, so
+    *transform* may see a record again: its outputs count once, what else it does does not.
+
+    A transaction holds the records of a poll, and goes on with those that are fetched already: for *commit_interval*
+    seconds, or until none are left, a rebalance waits, or `stop` is called. So a loop that keeps up commits each poll
+    at once; one with a backlog commits less often. 0 commits each poll (at most ``max_poll_records`` records) alone.
 
     *retry* says how often it is called with a record that makes it raise (default: 3 times). After that the record goes
     to the topic *dead_letters* in the same transaction, with the cause in its headers; without that topic `run` aborts
     and raises. *restart* says how often transactions may fail in a row (default: for 10 minutes).
 
     Raises:
-        ConfigurationError: an option of a client does not allow it.
+        ConfigurationError: an option of a client does not allow it, or *commit_interval* is negative or more than a
+            tenth of ``transaction_timeout_ms``.
         IllegalStateError: the producer is not transactional.
     """
 
     def __init__(self, consumer: Consumer[K, V], producer: Producer, transform: Transform[K, V], *, dead_letters: str | None = None,
-                 retry: tenacity.BaseRetrying = RETRY, restart: tenacity.BaseRetrying = RESTART) -> None:
-        self._loop = Loop(consumer, producer, self._process, self._pause, restart)
+                 retry: tenacity.BaseRetrying = RETRY, restart: tenacity.BaseRetrying = RESTART, commit_interval: float = COMMIT_INTERVAL_S) -> None:
+        self._loop = Loop(consumer, producer, self._process, self._pause, restart, commit_interval)
         check_dead_letters(dead_letters, producer)
         self._producer = producer
         self._transform = transform
@@ -73,12 +77,14 @@ class ExactlyOnce:
 
     @classmethod
     def of_tables(cls, consumer: Consumer[Any, Any], producer: Producer, transform: TableTransform, topic: str | None, *,
-                  retry: tenacity.BaseRetrying = RETRY, restart: tenacity.BaseRetrying = RESTART, **columns: Any) -> ExactlyOnce:
+                  retry: tenacity.BaseRetrying = RETRY, restart: tenacity.BaseRetrying = RESTART, commit_interval: float = COMMIT_INTERVAL_S,
+                  **columns: Any) -> ExactlyOnce:
         """With Arrow: *transform* gets the records of a poll as a table; its result goes to `Producer.send_arrow`.
 
+        A transaction may hold several tables, each of at most ``max_poll_records`` rows; larger ones cost less a row.
         *topic* and *columns* are those of `send_arrow`. What *transform* raises in its last attempt ends `run`.
         """
-        made = _OfTables(consumer, producer, lambda _: None, retry=retry, restart=restart)
+        made = _OfTables(consumer, producer, lambda _: None, retry=retry, restart=restart, commit_interval=commit_interval)
         made.table_transform, made.topic, made.columns = transform, topic, columns
         return made
 
@@ -194,8 +200,8 @@ class AsyncExactlyOnce:
     """`ExactlyOnce` for async clients; *transform* may be a coroutine function."""
 
     def __init__(self, consumer: AsyncConsumer[K, V], producer: AsyncProducer, transform: AsyncTransform[K, V], *, dead_letters: str | None = None,
-                 retry: tenacity.BaseRetrying = RETRY, restart: tenacity.BaseRetrying = RESTART) -> None:
-        self._loop = Loop(consumer, producer, self._process, self._pause, restart)
+                 retry: tenacity.BaseRetrying = RETRY, restart: tenacity.BaseRetrying = RESTART, commit_interval: float = COMMIT_INTERVAL_S) -> None:
+        self._loop = Loop(consumer, producer, self._process, self._pause, restart, commit_interval)
         check_dead_letters(dead_letters, producer)
         self._producer = producer
         self._transform = transform

@@ -1,8 +1,9 @@
 """What is common to both loops: outputs, figures, policies, and the order of calls that makes each input count once.
 
 `Loop` is written once as a generator of steps; `exactly_once` performs them for a sync and for an async client. One
-transaction holds the outputs of one poll and the offsets behind it. So no transaction is open inside a poll, where
-partitions come and go.
+transaction holds the outputs of one poll, of the records that are buffered behind it, and the offsets behind all of
+them. No transaction is open inside a poll, where partitions come and go: buffered records are taken without one, until
+a rebalance waits for a poll.
 """
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import attrs
 import tenacity
 
-from pyclient.buffers.records_view import Records
+from pyclient.buffers.records_view import Records, first_offsets
 from pyclient.codec.record import Record
 from pyclient.core.transactions.states import TransactionEvent, TransactionState
 from pyclient.errors import ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
 from pyclient.processing.dead_letters import Failure
 from pyclient.producer.arguments import GivenHeaders
 from pyclient.producer.transactions import after_fatal
-from pyclient.records import TopicPartition
+from pyclient.records import OffsetAndMetadata, TopicPartition
 from pyclient.runtime.steps import Steps
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,11 @@ Step: TypeAlias = Callable[[], Any]
 """A call; its result is awaited where clients are async."""
 POLL_S: Final = 1.0
 """Longest poll, and part of the wait for a producer id, in seconds. `Loop.stop` ends a poll at once."""
+COMMIT_INTERVAL_S: Final = 0.1
+"""How long a transaction goes on with buffered records, as Kafka Streams' commit.interval.ms under exactly-once."""
+TIMEOUT_PER_INTERVAL: Final = 10
+"""So many times the commit interval fits at least into ``transaction_timeout_ms``: a transaction takes longer, by its
+last poll's records and its commit."""
 RETRY: Final = tenacity.Retrying(stop=tenacity.stop_after_attempt(3), wait=tenacity.wait_exponential(multiplier=0.1, max=5))
 """How often a function is called with one record."""
 RESTART: Final = tenacity.Retrying(stop=tenacity.stop_after_delay(600), wait=tenacity.wait_exponential(multiplier=0.1, max=10))
@@ -105,26 +111,63 @@ class BadOutputError(Exception):
         self.error = error
 
 
+class Inputs:
+    """What a transaction has read: the newest poll's records, and where all its polls begin and end.
+
+    Earlier records are not kept, for they hold memory.
+    """
+
+    __slots__ = ("_first", "_next", "newest")
+
+    def __init__(self) -> None:
+        self.newest: Records[Any, Any] = Records()
+        self._first: dict[TopicPartition, int] = {}
+        self._next: dict[TopicPartition, OffsetAndMetadata] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.newest) or bool(self._first)
+
+    def first_offsets(self) -> Mapping[TopicPartition, int]:
+        """The offset of each partition's first record."""
+        self.add_newest()
+        return self._first
+
+    def next_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """The positions behind all records."""
+        self.add_newest()
+        return self._next
+
+    def add_newest(self) -> None:
+        """Count the newest records in. Repeatable: Ctrl-C may come between a poll and this."""
+        self._first = {**first_offsets(self.newest), **self._first}
+        self._next = {**self._next, **self.newest.next_offsets()}
+
+
 class Loop:
     """The order of calls. *consumer* and *producer* are both sync or both async."""
 
     def __init__(self, consumer: Any, producer: Any, process: Callable[[Records[Any, Any], Progress], Any], pause: Callable[[float], Any],
-                 restart: tenacity.BaseRetrying) -> None:
+                 restart: tenacity.BaseRetrying, commit_interval: float) -> None:
         check_clients(consumer, producer)
+        check_commit_interval(commit_interval, producer)
         self.consumer = consumer
         self.producer = producer
         self.progress = Progress()
         self.stopping = False
         self.given_up: dict[tuple[TopicPartition, int], Failure] = {}
         """Records whose outputs cannot be sent; they go to the dead letters."""
-        self._polled: Records[Any, Any] = Records()
-        """The records of a turn that has not ended; the next `run` ends one that Ctrl-C broke off."""
+        self._inputs = Inputs()
+        """Of a turn that has not ended; the next `run` ends one that Ctrl-C broke off."""
+        self._poll_error: Exception | None = None
+        """What the consumer raised behind records of a transaction; the next poll raises it."""
         self._begun = False
         self._commits = False
         self._done = Progress()
         self._process = process
         self._pause = pause
         self._attempts = Attempts(restart)
+        self._commit_interval = commit_interval
+        self._clock = consumer._core.clock
 
     def stop(self) -> None:
         """End after the present transaction. Any thread may call it, and a signal handler."""
@@ -194,55 +237,71 @@ class Loop:
         self._begun, self._commits, self._done = False, False, Progress()
         try:
             yield self._poll
-            if self._polled:
-                yield from self._transact(self._polled, self._done)
+            if self._inputs.newest:
+                yield from self._transact(self._inputs, self._done)
         except BaseException as error:
             yield from self._undo(error)
             raise
 
     def _poll(self) -> Any:
         """Keep what was polled: Ctrl-C may come before a step's result has arrived."""
-        self._polled = found = self.consumer.poll(POLL_S)
+        if (error := self._poll_error) is not None:
+            self._poll_error = None
+            raise error
+        self._inputs.newest = found = self.consumer.poll(POLL_S)
         if inspect.isawaitable(found):
-            self._polled = Records()
+            self._inputs.newest = Records()
             return self._keep(found)
         return None
 
     async def _keep(self, found: Awaitable[Records[Any, Any]]) -> None:
-        self._polled = await found
+        self._inputs.newest = await found
 
-    def _transact(self, records: Records[Any, Any], done: Progress) -> Steps[Step, None]:
-        done.records = len(records)
+    def _poll_buffered(self) -> None:
+        """Records that are there already. What is raised instead concerns none of the transaction's records."""
+        self._inputs.add_newest()
+        try:
+            self._inputs.newest = self.consumer._poll_buffered()
+        except Exception as error:  # noqa: BLE001  # a partition that cannot be read, or a user's deserializer
+            self._inputs.newest, self._poll_error = Records(), error
+
+    def _transact(self, inputs: Inputs, done: Progress) -> Steps[Step, None]:
+        until = self._clock() + self._commit_interval
         self._begun = True
         try:
             yield self.producer.begin_transaction
         except IllegalStateError:
             self._begun = False  # the one that is open is not this loop's
             raise
-        yield lambda: self._process(records, done)
-        yield lambda: self.producer.send_offsets(records, self.consumer.group_metadata())
+        while inputs.newest:
+            yield lambda: self._process(inputs.newest, done)
+            done.records += len(inputs.newest)
+            if self.stopping or self._clock() >= until:
+                break
+            yield self._poll_buffered
+        yield lambda: self.producer.send_offsets(inputs.next_offsets(), self.consumer.group_metadata())
         self._commits = True
         yield from self._end(self.producer.commit_transaction)
-        self._committed(records)
+        self._committed(inputs)
 
-    def _committed(self, records: Records[Any, Any]) -> None:
-        self._polled = Records()
+    def _committed(self, inputs: Inputs) -> None:
+        self._inputs = Inputs()
         self.progress.add(self._done)
-        self._forget_before(records.positions())
+        self._forget_before(inputs.next_offsets())
 
     def _undo(self, error: BaseException | None) -> Steps[Step, None]:
         """After *error*, or at the beginning of a run (None): abort what is open, and go back to before its records.
 
         Nothing if the producer cannot continue. A commit that Ctrl-C broke off ends first.
         """
-        records = self._polled
-        if isinstance(error, KafkaError) and error.fatal and records:
-            self._polled = Records()
+        inputs = self._inputs
+        if isinstance(error, KafkaError) and error.fatal and inputs:
+            self._inputs = Inputs()
             yield lambda: self.producer._run(after_fatal(self.producer._transaction_calls(), error))
-        elif records and not isinstance(error, Exception) and (yield from self._has_committed()):
-            self._committed(records)
-        elif records:
-            yield from self._abort(records, error)
+        elif inputs and not isinstance(error, Exception) and (yield from self._has_committed()):
+            self._committed(inputs)
+        elif inputs:
+            yield from self._abort(inputs, error)
 
     def _has_committed(self) -> Steps[Step, bool]:
         calls = self.producer._transaction_calls()
@@ -253,7 +312,7 @@ class Loop:
                 return False
         return self._commits and calls.state is TransactionState.READY
 
-    def _abort(self, records: Records[Any, Any], error: BaseException | None) -> Steps[Step, None]:
+    def _abort(self, inputs: Inputs, error: BaseException | None) -> Steps[Step, None]:
         calls = self.producer._transaction_calls()
         self._commits = False
         if self._begun and (isinstance(error, Exception) or calls.is_open or calls.untaken is TransactionEvent.ABORT):
@@ -268,8 +327,8 @@ class Loop:
                     raise failed from error
                 error.add_note(f"Aborting the transaction failed too: {failed}")
                 return
-        yield lambda: self._rewind(records)
-        self._polled = Records()
+        yield lambda: self._rewind(inputs.first_offsets())
+        self._inputs = Inputs()
 
     def _end(self, call: Step) -> Steps[Step, None]:
         """Commit or abort; a call that ran out of time goes on, and is made again to learn its outcome."""
@@ -285,16 +344,16 @@ class Loop:
                 continue
             return
 
-    def _forget_before(self, positions: Mapping[TopicPartition, int]) -> None:
+    def _forget_before(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Records that were given up, and whose transaction is committed now."""
-        self.given_up = {(tp, offset): failure for (tp, offset), failure in self.given_up.items() if offset >= positions.get(tp, 0)}
+        self.given_up = {(tp, offset): failure for (tp, offset), failure in self.given_up.items() if tp not in positions or offset >= positions[tp].offset}
 
-    def _rewind(self, records: Records[Any, Any]) -> None:
+    def _rewind(self, first_offsets: Mapping[TopicPartition, int]) -> None:
         """Partitions that were lost meanwhile are read by their new owner, from the committed offsets."""
         assigned = self.consumer.assignment()
-        for tp, own in records.by_partition():
+        for tp, offset in first_offsets.items():
             if tp in assigned:
-                self.consumer.seek(tp, own[0].offset)
+                self.consumer.seek(tp, offset)
 
 
 def check_clients(consumer: Any, producer: Any) -> None:
@@ -313,6 +372,22 @@ def check_clients(consumer: Any, producer: Any) -> None:
         raise ConfigurationError("ExactlyOnce must not see records of transactions that are aborted: give the consumer isolation_level='read_committed'",
                                  option="isolation_level")
     producer._transaction_calls().check()
+
+
+def check_commit_interval(seconds: float, producer: Any) -> None:
+    """Whether a transaction that goes on for so long ends well before its coordinator would abort it.
+
+    Raises:
+        ConfigurationError: it is negative, or too long.
+    """
+    config = producer._core.config
+    timeout_ms = config.transaction_timeout_ms
+    if not seconds >= 0:
+        raise ConfigurationError(f"commit_interval is {seconds}: give seconds, 0 or more; 0 commits after each poll", option="commit_interval")
+    if not config.transaction_two_phase_commit_enable and seconds * 1000 * TIMEOUT_PER_INTERVAL > timeout_ms:
+        raise ConfigurationError(
+            f"commit_interval={seconds} is too long for the producer's transaction_timeout_ms={timeout_ms}: transactions that take longer are aborted. Give "
+            f"at most {timeout_ms / 1000 / TIMEOUT_PER_INTERVAL:g} s, a {TIMEOUT_PER_INTERVAL}th of it, or raise transaction_timeout_ms.", option="commit_interval")
 
 
 def check_dead_letters(topic: str | None, producer: Any) -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import threading
@@ -286,8 +287,9 @@ def long_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("long_polls")
 @pytest.mark.parametrize("performed", [False, True])
 @pytest.mark.parametrize("presses", [1, 2])
+@pytest.mark.parametrize("polls", [1, 3])
 def test_ctrl_c_before_or_after_any_step_leaves_each_input_with_one_output(
-        kafka: FakeCluster, monkeypatch: pytest.MonkeyPatch, presses: int, performed: bool) -> None:
+        kafka: FakeCluster, monkeypatch: pytest.MonkeyPatch, polls: int, presses: int, performed: bool) -> None:
     left = [0]
 
     def step(each: Any) -> Any:
@@ -298,9 +300,9 @@ def test_ctrl_c_before_or_after_any_step_leaves_each_input_with_one_output(
         return outcome
 
     monkeypatch.setattr(exactly_once, "perform", step)
-    for number in range(STEPS):
+    for number in range(STEPS + 2 * (polls - 1)):
         own, left[0] = f"g{number}", number
-        with reader(kafka, group_id=own, max_poll_records=20) as consumer, writer(kafka, transactional_id=own) as producer:
+        with reader(kafka, group_id=own, max_poll_records=math.ceil(20 / polls)) as consumer, writer(kafka, transactional_id=own) as producer:
             loop = ExactlyOnce(consumer, producer, doubled)
             stopper = threading.Thread(target=stop_when_read, args=(loop, kafka, own))
             stopper.start()

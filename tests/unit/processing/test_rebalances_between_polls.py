@@ -16,6 +16,7 @@ from pyclient.processing import ExactlyOnce, Output
 from pyclient.testing import FakeCluster
 from tests.waiting import eventually
 
+EAGER: dict[str, Any] = {"assignors": ["range"], "heartbeat_interval_ms": 100}
 COOPERATIVE: dict[str, Any] = {"assignors": ["cooperative-sticky"], "heartbeat_interval_ms": 100}
 KIP_848: dict[str, Any] = {"group_protocol": "consumer"}
 LIMIT_S = 30
@@ -99,6 +100,30 @@ def test_a_member_that_lost_its_partitions_cannot_commit_what_it_read(kafka: Fak
         with pytest.raises(TransactionAbortableError), producer.transaction() as txn:
             txn.send_offsets(records, consumer.group_metadata())
     assert kafka.committed("g") == {}
+
+
+def test_a_rebalance_that_waits_for_a_poll_ends_the_loops_transaction(kafka: FakeCluster) -> None:
+    """With records of more polls buffered."""
+    write_inputs(kafka, 2)
+    others = contextlib.ExitStack()
+    committed: dict[int, int] = {}
+
+    def disturbed(record: Record) -> Output:
+        if not committed:
+            others.enter_context(joining(kafka, EAGER))
+            eventually(lambda: consumer._rebalancing.due)
+        committed[len(committed)] = sum(each.offset for each in kafka.committed("g").values())
+        if len(committed) == 4:
+            others.close()  # all partitions come back
+        if len(committed) == 8:
+            loop.stop()
+        return Output("out", record.value)
+
+    with others, member(kafka, max_poll_records=3, **EAGER) as consumer, Producer(transactional_id="t", bootstrap_servers=kafka.bootstrap_servers) as producer:
+        loop = ExactlyOnce(consumer, producer, disturbed, commit_interval=5)
+        loop.run()
+    assert [committed[number] for number in (0, 3)] == [0, 3]
+    assert loop.progress.aborted == 0
 
 
 def test_the_loop_commits_a_transaction_during_which_its_group_rebalanced(kafka: FakeCluster) -> None:
