@@ -65,7 +65,9 @@ class Rebalancing:
         if self._group is not None:
             self._group.polled_at = self._core.clock()
             self._group.polling = False
-            self._identity = self._group.identity
+            identity = self._group.identity
+            if identity.joined or not self._group.owned:  # else it lost its partitions while this poll took their records
+                self._identity = identity
 
     def read_on(self) -> bool:
         """Whether records may be taken between two polls: nothing waits for one. If so it counts as a poll for

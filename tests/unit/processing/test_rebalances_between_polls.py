@@ -102,6 +102,31 @@ def test_a_member_that_lost_its_partitions_cannot_commit_what_it_read(kafka: Fak
     assert kafka.committed("g") == {}
 
 
+@pytest.mark.parametrize("terms", [COOPERATIVE, KIP_848], ids=["cooperative", "KIP-848"])
+def test_a_member_that_loses_its_partitions_while_a_poll_returns_cannot_commit_what_it_read(
+    kafka: FakeCluster, caplog: pytest.LogCaptureFixture, terms: dict[str, Any],
+) -> None:
+    """Without a generation the offsets would be taken from anyone."""
+    write_inputs(kafka, 1)
+    with member(kafka, max_poll_records=1, **terms) as consumer, Producer(transactional_id="t", bootstrap_servers=kafka.bootstrap_servers) as producer:
+        first_records(consumer, 1)
+        before, take = consumer.group_metadata(), consumer._take
+
+        def take_and_lose(limit: int) -> Any:
+            taken = take(limit)
+            kafka.expire_session("g", before.member_id)
+            eventually(lambda: "lost its partitions" in caplog.text)
+            return taken
+
+        consumer._take = take_and_lose  # type: ignore[method-assign]
+        records = consumer.poll(0)
+        assert records
+        assert consumer.group_metadata() == before
+        with pytest.raises(TransactionAbortableError), producer.transaction() as txn:
+            txn.send_offsets(records, before)
+    assert kafka.committed("g") == {}
+
+
 def test_a_rebalance_that_waits_for_a_poll_ends_the_loops_transaction(kafka: FakeCluster) -> None:
     """With records of more polls buffered."""
     write_inputs(kafka, 2)
