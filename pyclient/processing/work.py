@@ -374,16 +374,16 @@ def check_clients(consumer: Any, producer: Any) -> None:
     producer._transaction_calls().check()
 
 
-def check_commit_interval(seconds: float, producer: Any) -> None:
+def check_commit_interval(seconds: object, producer: Any) -> None:
     """Whether a transaction that goes on for so long ends well before its coordinator would abort it.
 
     Raises:
-        ConfigurationError: it is negative, or too long.
+        ConfigurationError: it is no number, negative, or too long.
     """
     config = producer._core.config
     timeout_ms = config.transaction_timeout_ms
-    if not seconds >= 0:
-        raise ConfigurationError(f"commit_interval is {seconds}: give seconds, 0 or more; 0 commits after each poll", option="commit_interval")
+    if not isinstance(seconds, (int, float)) or not seconds >= 0:
+        raise ConfigurationError(f"commit_interval is {seconds!r}: give seconds, 0 or more; 0 commits after each poll", option="commit_interval")
     if not config.transaction_two_phase_commit_enable and seconds * 1000 * TIMEOUT_PER_INTERVAL > timeout_ms:
         raise ConfigurationError(
             f"commit_interval={seconds} is too long for the producer's transaction_timeout_ms={timeout_ms}: transactions that take longer are aborted. Give "

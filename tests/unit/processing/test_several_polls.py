@@ -244,6 +244,7 @@ def test_the_async_loop_goes_on_with_buffered_records_too(kafka: FakeCluster) ->
 @pytest.mark.parametrize(("seconds", "timeout_ms", "text"), [
     (-1, 60_000, "commit_interval is -1: give seconds, 0 or more"),
     (float("nan"), 60_000, "commit_interval is nan"),
+    ("1", 60_000, "commit_interval is '1': give seconds, 0 or more"),
     (6.1, 60_000, "Give at most 6 s, a 10th of it, or raise transaction_timeout_ms"),
     (0.1, 999, "commit_interval=0.1 is too long for the producer's transaction_timeout_ms=999"),
 ])
