@@ -19,8 +19,8 @@ class SingleUser:
     """``with single_user:`` around each call.
 
     A call by a rebalance listener is part of the call in which the listener runs. Ctrl-C may end a call between the
-    lines that take and release the consumer: what was taken by a call that is no longer on its thread's stack counts
-    as released, in every thread.
+    lines that take and release the consumer: what was taken by a call that has ended counts as released, in every
+    thread.
 
     *check* raises when the consumer is closed; *user* returns the caller: a thread or a task.
 
@@ -90,17 +90,20 @@ _releasing = threading.Lock()
 
 
 def is_over(call: Call) -> bool:
-    """Whether a thread's call is not on its stack any more.
+    """Whether a thread's call has ended: it returned, or an exception left it.
 
     Tasks are not interrupted between two lines; only their calls may be suspended, off any stack.
     """
     user, frame = call
     if not isinstance(user, int):
         return False
-    above: FrameType | None = sys._current_frames().get(user)
-    while above is not None and above is not frame:
-        above = above.f_back
-    return above is None
+    try:
+        # One step for other threads. To look for the frame on the thread's stack takes several: the stack changes
+        # between them, and a generator that yields then leads nowhere. Of an ended call it drops variables.
+        frame.clear()
+    except RuntimeError:  # it is being executed
+        return False
+    return True
 
 
 class AsListener:
