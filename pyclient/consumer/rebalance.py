@@ -65,8 +65,7 @@ class Rebalancing:
         if self._group is not None:
             self._group.polled_at = self._core.clock()
             self._group.polling = False
-            identity = self._group.identity
-            if identity.joined or not self._group.owned:  # else it lost its partitions while this poll took their records
+            if (identity := self._group.identity).joined:  # else the one by which it owned what it has read
                 self._identity = identity
 
     def read_on(self) -> bool:
@@ -88,7 +87,8 @@ class Rebalancing:
         return self._core.buffer.nudged or (self._group is not None and (self._group.wants_poll or self._group.failure is not None))
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """The identity by which the member owns its partitions now; if it has lost them, the one that owned them.
+        """The identity by which the member owns its partitions now; if it has lost them, the one that owned them, until
+        it has joined again or left: coordinators take a transaction's offsets without a generation from anyone.
 
         A member does not join again before the user's thread has carried a loss out, in a poll. So a newer generation
         is one in which it still owns what it read before, and an older one is refused.
@@ -193,6 +193,7 @@ class Rebalancing:
                 self._warn_of_leaving(next(filter(None, not_committed), None), not_left)
             finally:
                 self.end_poll()
+                self._identity = Identity()
 
     def _warn_of_leaving(self, not_committed: BaseException | None, not_left: BaseException | None) -> None:
         """One line with all that brokers have not confirmed. That the group went on without the member is no news."""

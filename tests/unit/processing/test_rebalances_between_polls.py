@@ -11,15 +11,19 @@ import pytest
 
 from pyclient import Consumer, ConsumerGroupMetadata, Producer, Record, TopicPartition
 from pyclient.buffers.records_view import Records
+from pyclient.codec.apis import Api
 from pyclient.errors import TransactionAbortableError
 from pyclient.processing import ExactlyOnce, Output
 from pyclient.testing import FakeCluster
+from pyclient.testing.fake.control import Fail
+from pyclient.testing.fake.model.request import Request
 from tests.waiting import eventually
 
 EAGER: dict[str, Any] = {"assignors": ["range"], "heartbeat_interval_ms": 100}
 COOPERATIVE: dict[str, Any] = {"assignors": ["cooperative-sticky"], "heartbeat_interval_ms": 100}
 KIP_848: dict[str, Any] = {"group_protocol": "consumer"}
 LIMIT_S = 30
+COORDINATOR_LOAD_IN_PROGRESS = 14
 
 
 @pytest.fixture
@@ -125,6 +129,43 @@ def test_a_member_that_loses_its_partitions_while_a_poll_returns_cannot_commit_w
         with pytest.raises(TransactionAbortableError), producer.transaction() as txn:
             txn.send_offsets(records, before)
     assert kafka.committed("g") == {}
+
+
+def refuses_to_join(request: Request) -> Fail | None:
+    """For now; a heartbeat of KIP-848 joins in epoch 0."""
+    return Fail(COORDINATOR_LOAD_IN_PROGRESS) if getattr(request.body, "member_epoch", 0) == 0 else None
+
+
+@pytest.mark.parametrize(("terms", "joins"), [(COOPERATIVE, Api.JOIN_GROUP), (KIP_848, Api.CONSUMER_GROUP_HEARTBEAT)], ids=["cooperative", "KIP-848"])
+def test_a_member_whose_poll_has_seen_the_loss_cannot_commit_what_it_read_before(kafka: FakeCluster, terms: dict[str, Any], joins: Api) -> None:
+    """And has not joined again."""
+    lost: list[Any] = []
+
+    class Listener:
+        on_partitions_lost = staticmethod(lost.append)
+
+    write_inputs(kafka, 1)
+    with (member(kafka, rebalance_listener=Listener(), **terms) as consumer,
+          Producer(transactional_id="t", bootstrap_servers=kafka.bootstrap_servers) as producer):
+        records = first_records(consumer, 1)
+        before = consumer.group_metadata()
+        kafka.expire_session("g", before.member_id)
+        with kafka.intercept(refuses_to_join, joins):
+            eventually(lambda: not consumer.poll(0.01) and bool(lost))
+            assert consumer.group_metadata() == before
+            with pytest.raises(TransactionAbortableError), producer.transaction() as txn:
+                txn.send_offsets(records, consumer.group_metadata())
+    assert kafka.committed("g") == {}
+
+
+def test_a_consumer_that_has_left_its_group_is_no_member(kafka: FakeCluster) -> None:
+    write_inputs(kafka, 1)
+    with member(kafka, **COOPERATIVE) as consumer:
+        outside = consumer.group_metadata()
+        first_records(consumer, 1)
+        assert consumer.group_metadata() != outside
+        consumer.unsubscribe()
+        assert consumer.group_metadata() == outside
 
 
 def test_a_rebalance_that_waits_for_a_poll_ends_the_loops_transaction(kafka: FakeCluster) -> None:
