@@ -57,7 +57,6 @@ class Transactions:
         self._admitted = 0
         self._holds = False  # batches, until the markers of the last transaction are written
         self._fatal: KafkaError | None = None
-        self._now = 0.0
 
     # ---- calls of the user ------------------------------------------------------------------------------------------
 
@@ -253,7 +252,6 @@ class Transactions:
 
     def poll(self, now: float, ready: Ready) -> Iterable[Request]:
         """Submit the next call, if none is in flight; `Calls` emits its request."""
-        self._now = now
         if self._call is None:
             self._advance()
         return ()
@@ -285,8 +283,7 @@ class Transactions:
 
     def _submit(self, call: Call) -> None:
         self._call = call
-        if self.markers.due > self._now:
-            call.not_before = self.markers.due
+        call.not_before = self.markers.due
         self._calls.submit(call)
 
     def _transaction(self) -> OpenTransaction:

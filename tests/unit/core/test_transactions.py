@@ -316,6 +316,19 @@ def test_the_first_request_waits_for_the_markers_of_the_last_transaction_once_on
     assert sent.api is Api.ADD_OFFSETS_TO_TXN
 
 
+def test_a_request_that_was_never_sent_says_nothing_about_markers() -> None:
+    """Its coordinator was not found before the transaction timed out."""
+    it = Transacting(2).begun()
+    it.sends()
+    it.again()
+    pending = it.transactions.send_offsets(OFFSETS, MEMBER)
+    assert [sent.api for sent in it.world.turn(it.transactions, it.calls)] == [Api.FIND_COORDINATOR]
+    it.world.after(TIMEOUT + 1)
+    it.world.turn(it.transactions, it.calls)
+    assert pending.error is not None
+    assert it.transactions.markers.pause == 0.0
+
+
 def test_offsets_that_come_too_early_in_protocol_V2_are_answered_late_and_the_next_ones_wait() -> None:
     it = Transacting(2).begun()
     it.sends()
