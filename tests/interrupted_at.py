@@ -1,6 +1,7 @@
 """Ctrl-C, or another signal, at a chosen byte code: more moments than those of Python, and each of them for certain."""
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -16,6 +17,7 @@ def interrupted_at(number: int, call: Callable[[], object], handler: Callable[[]
     """Make *call*, and call *handler* at its byte code of this *number*; whether it has so many.
 
     *where* "call": at the beginning of the interpreted function of this number. Python looks for signals there.
+    Garbage is not collected meanwhile: a finalizer of an earlier test would be a call too, and swallow what is raised.
     """
     left = number
 
@@ -29,6 +31,8 @@ def interrupted_at(number: int, call: Callable[[], object], handler: Callable[[]
                 handler()
         return trace
 
+    collects = gc.isenabled()
+    gc.disable()
     sys.settrace(trace)
     try:
         call()
@@ -36,4 +40,6 @@ def interrupted_at(number: int, call: Callable[[], object], handler: Callable[[]
         return True
     finally:
         sys.settrace(None)
+        if collects:
+            gc.enable()
     return left <= 0

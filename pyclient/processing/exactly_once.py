@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -17,11 +18,11 @@ from pyclient.buffers.records_view import Records
 from pyclient.codec.record import Record
 from pyclient.consumer.async_facade import AsyncConsumer
 from pyclient.consumer.facade import Consumer
-from pyclient.errors import RecordTooLargeError, SerializationError
 from pyclient.held_lock import Held
 from pyclient.processing.dead_letters import Failure, raw
+from pyclient.processing.outputs import UNSENDABLE, Output, send_each
 from pyclient.processing.work import (
-    COMMIT_INTERVAL_S, RESTART, RETRY, Attempts, BadOutputError, Loop, Output, Progress, Step, already_running, as_outputs, check_dead_letters,
+    COMMIT_INTERVAL_S, RESTART, RETRY, Attempts, BadOutputError, Loop, Progress, Step, already_running, as_outputs, check_dead_letters,
 )
 from pyclient.producer.facade import AsyncProducer, Producer
 from pyclient.records import TopicPartition
@@ -40,7 +41,6 @@ Transform: TypeAlias = Callable[[Record[K, V]], Outputs]
 AsyncTransform: TypeAlias = Callable[[Record[K, V]], Awaitable[Outputs] | Outputs]
 TableTransform: TypeAlias = "Callable[[pa.Table], pa.Table | None]"
 """Records in the columns of `Records.to_arrow` → rows in those of `Producer.send_arrow`, None: no output."""
-UNSENDABLE = (SerializationError, RecordTooLargeError, TypeError, ValueError)
 
 
 class ExactlyOnce:
@@ -118,19 +118,38 @@ class ExactlyOnce:
         self._stopped.wait(seconds)
 
     def _process(self, records: Records[Any, Any], done: Progress) -> None:
-        loop, transform = self._loop, self._transform
+        if not self._loop.given_up:
+            self._process_each(records, done)
+            return
         for record in records:
-            failure = loop.failure_of(record) if loop.given_up else None
+            failure = self._loop.failure_of(record)
             if failure is None:
-                try:
-                    given = transform(record)
-                    outputs = (given,) if type(given) is Output else as_outputs(given)  # a call takes longer than all else here
-                except Exception as error:  # noqa: BLE001  # whatever a user's function raises
-                    failure = self._try_again(record, error, done)
-                else:
-                    failure = self._send_outputs(record, outputs, 1, done)
-            if failure is not None:
+                self._process_each((record,), done)
+            else:
                 self._give_up(record, failure, done)
+
+    def _process_each(self, records: Iterable[Record[Any, Any]], done: Progress) -> None:
+        sent = send_each(records, self._transform, self._producer.send, partial(self._otherwise, done))
+        done.outputs += sent  # behind what `_otherwise` has added
+
+    def _otherwise(self, done: Progress, record: Record[Any, Any], given: Any, error: Exception | None) -> None:
+        """The function has *given* something else than one output, or an output that was refused, or raised *error*."""
+        failure: Failure | None
+        if error is None:
+            failure = self._send_given(record, given, done)
+        elif isinstance(given, Output):
+            failure = Failure(error, 1)
+        else:
+            failure = self._try_again(record, error, done)
+        if failure is not None:
+            self._give_up(record, failure, done)
+
+    def _send_given(self, record: Record[Any, Any], given: Outputs, done: Progress) -> Failure | None:
+        try:
+            outputs = as_outputs(given)
+        except Exception as error:  # noqa: BLE001  # of a user's generator
+            return self._try_again(record, error, done)
+        return self._send_outputs(record, outputs, 1, done)
 
     def _try_again(self, record: Record[Any, Any], error: Exception, done: Progress) -> Failure | None:
         """The function has raised *error*."""

@@ -11,7 +11,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 import tenacity
@@ -19,9 +19,11 @@ import tenacity
 from pyclient.buffers.records_view import Records, first_offsets
 from pyclient.codec.record import Record
 from pyclient.core.transactions.states import TransactionEvent, TransactionState
-from pyclient.errors import ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
+from pyclient.errors import (
+    ClientClosedError, ClientForkedError, ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError, WrongEventLoopError,
+)
 from pyclient.processing.dead_letters import Failure
-from pyclient.producer.arguments import GivenHeaders
+from pyclient.processing.outputs import Output
 from pyclient.producer.transactions import after_fatal
 from pyclient.records import OffsetAndMetadata, TopicPartition
 from pyclient.runtime.steps import Steps
@@ -41,17 +43,8 @@ RETRY: Final = tenacity.Retrying(stop=tenacity.stop_after_attempt(3), wait=tenac
 """How often a function is called with one record."""
 RESTART: Final = tenacity.Retrying(stop=tenacity.stop_after_delay(600), wait=tenacity.wait_exponential(multiplier=0.1, max=10))
 """How often transactions may fail in a row."""
-
-
-class Output(NamedTuple):
-    """A record to be written, as `Producer.send` takes it."""
-
-    topic: str
-    value: Any = None
-    key: Any = None
-    partition: int | None = None
-    timestamp: int | None = None
-    headers: GivenHeaders = ()
+MISUSE: Final = (IllegalStateError, ClientClosedError, ClientForkedError, WrongEventLoopError)
+"""What is not allowed later, either."""
 
 
 @attrs.define
@@ -159,7 +152,9 @@ class Loop:
         self._inputs = Inputs()
         """Of a turn that has not ended; the next `run` ends one that Ctrl-C broke off."""
         self._poll_error: Exception | None = None
-        """What the consumer raised behind records of a transaction; the next poll raises it."""
+        """What the consumer raised behind records of a transaction; raised once they are committed."""
+        self._repeats = False
+        """Records of an aborted transaction come again: each poll is committed alone, so that less is repeated."""
         self._begun = False
         self._commits = False
         self._done = Progress()
@@ -193,6 +188,7 @@ class Loop:
         Raises:
             KafkaError: it is fatal, or transactions failed as often as the policy allows.
             IllegalStateError: someone else uses the clients.
+            ClientClosedError: one of them was closed.
             Exception: what the function raised, when there is no topic for dead letters.
         """
         yield from self._initialize()
@@ -203,7 +199,9 @@ class Loop:
                 self._attempts.reset()
             except WakeupError:
                 continue  # `stop`, or the user's own
-            except (KafkaError, BadOutputError) as error:
+            except BadOutputError:
+                continue  # its record is given up: the next attempt gets further
+            except KafkaError as error:
                 yield from self._wait_after(error)
 
     def _initialize(self) -> Steps[Step, None]:
@@ -225,9 +223,8 @@ class Loop:
                     error.add_note(f"ExactlyOnce has waited for {limit} s, max_block_ms.")
                     raise
 
-    def _wait_after(self, error: KafkaError | BadOutputError) -> Steps[Step, None]:
-        ends = isinstance(error, IllegalStateError) or getattr(error, "fatal", False)  # it would not be allowed later, either
-        seconds = None if ends else self._attempts.pause(error)
+    def _wait_after(self, error: KafkaError) -> Steps[Step, None]:
+        seconds = None if error.fatal or isinstance(error, MISUSE) else self._attempts.pause(error)
         if seconds is None:
             raise error
         log.warning("a transaction of %s was aborted and is repeated after %.1f s (attempt %d): %s", self.producer, seconds, self._attempts.count, error)
@@ -239,13 +236,15 @@ class Loop:
             yield self._poll
             if self._inputs.newest:
                 yield from self._transact(self._inputs, self._done)
+            else:
+                self._repeats = False
         except BaseException as error:
             yield from self._undo(error)
             raise
 
     def _poll(self) -> Any:
         """Keep what was polled: Ctrl-C may come before a step's result has arrived."""
-        if (error := self._poll_error) is not None:
+        if (error := self._poll_error) is not None and not self._repeats:
             self._poll_error = None
             raise error
         self._inputs.newest = found = self.consumer.poll(POLL_S)
@@ -266,7 +265,7 @@ class Loop:
             self._inputs.newest, self._poll_error = Records(), error
 
     def _transact(self, inputs: Inputs, done: Progress) -> Steps[Step, None]:
-        until = self._clock() + self._commit_interval
+        until = self._clock() + (0 if self._repeats else self._commit_interval)
         self._begun = True
         try:
             yield self.producer.begin_transaction
@@ -276,16 +275,16 @@ class Loop:
         while inputs.newest:
             yield lambda: self._process(inputs.newest, done)
             done.records += len(inputs.newest)
-            if self.stopping or self._clock() >= until:
+            if self._clock() >= until:
                 break
-            yield self._poll_buffered
+            yield self._poll_buffered  # none once `stop` was called: it wakes the consumer
         yield lambda: self.producer.send_offsets(inputs.next_offsets(), self.consumer.group_metadata())
         self._commits = True
         yield from self._end(self.producer.commit_transaction)
         self._committed(inputs)
 
     def _committed(self, inputs: Inputs) -> None:
-        self._inputs = Inputs()
+        self._inputs, self._repeats = Inputs(), False
         self.progress.add(self._done)
         self._forget_before(inputs.next_offsets())
 
@@ -328,7 +327,7 @@ class Loop:
                 error.add_note(f"Aborting the transaction failed too: {failed}")
                 return
         yield lambda: self._rewind(inputs.first_offsets())
-        self._inputs = Inputs()
+        self._inputs, self._repeats = Inputs(), True
 
     def _end(self, call: Step) -> Steps[Step, None]:
         """Commit or abort; a call that ran out of time goes on, and is made again to learn its outcome."""
@@ -382,9 +381,9 @@ def check_commit_interval(seconds: object, producer: Any) -> None:
     """
     config = producer._core.config
     timeout_ms = config.transaction_timeout_ms
-    if not isinstance(seconds, (int, float)) or not seconds >= 0:
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not seconds >= 0:
         raise ConfigurationError(f"commit_interval is {seconds!r}: give seconds, 0 or more; 0 commits after each poll", option="commit_interval")
-    if not config.transaction_two_phase_commit_enable and seconds * 1000 * TIMEOUT_PER_INTERVAL > timeout_ms:
+    if not config.transaction_two_phase_commit_enable and seconds > timeout_ms / (1000 * TIMEOUT_PER_INTERVAL):
         raise ConfigurationError(
             f"commit_interval={seconds} is too long for the producer's transaction_timeout_ms={timeout_ms}: transactions that take longer are aborted. Give "
             f"at most {timeout_ms / 1000 / TIMEOUT_PER_INTERVAL:g} s, a {TIMEOUT_PER_INTERVAL}th of it, or raise transaction_timeout_ms.", option="commit_interval")

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import tenacity
 
-from pyclient import AsyncConsumer, AsyncProducer, Record, TopicPartition
+from pyclient import AsyncConsumer, AsyncProducer, Consumer, Record, TopicPartition
+from pyclient.buffers.records_view import Records
 from pyclient.codec.apis import Api
-from pyclient.errors import ConfigurationError, SerializationError
-from pyclient.processing import AsyncExactlyOnce, ExactlyOnce, Output
+from pyclient.errors import ClientClosedError, ConfigurationError, SerializationError, TopicAuthorizationError
+from pyclient.processing import ATTEMPTS, AsyncExactlyOnce, ExactlyOnce, Output
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.control import Fail
 from tests.interrupted_at import interrupted_at
@@ -25,6 +26,8 @@ POLL = 6
 """Records of a poll: four polls have all inputs."""
 LONG: dict[str, Any] = {"commit_interval": 3.0, "retry": SOON}
 """An interval that no machine is too slow for."""
+NEVER: tenacity.Retrying = tenacity.Retrying(stop=tenacity.stop_after_attempt(1))
+TWICE: tenacity.Retrying = tenacity.Retrying(stop=tenacity.stop_after_attempt(2), wait=tenacity.wait_none())
 
 
 @pytest.fixture
@@ -176,17 +179,34 @@ def refuses_seven(record: Record) -> Output:
     return same(record)
 
 
-def test_an_output_of_a_later_poll_that_cannot_be_sent_repeats_the_transaction_without_it(kafka: FakeCluster) -> None:
+@pytest.mark.parametrize("bad", [POLL, POLL + 1])
+def test_an_output_of_a_later_poll_that_cannot_be_sent_repeats_the_transaction_without_it(kafka: FakeCluster, bad: int) -> None:
+    """Also where the transaction that is committed first ends before it."""
     def two(record: Record) -> list[Output]:
-        second: Any = 5 if record.value == b"7" else record.value  # a number is no bytes
+        second: Any = 5 if record.value == b"%d" % bad else record.value  # a number is no bytes
         return [same(record), Output("out", second)]
 
     with reader(kafka) as consumer, writer(kafka) as producer:
         loop = ExactlyOnce(consumer, producer, two, dead_letters="dead", **LONG)
         run_until(loop, lambda: all_read(kafka))
-    assert Counter(values(committed(kafka))) == {number: 2 for number in range(INPUTS) if number != 7}
-    assert [record.value for record in committed(kafka, "dead")] == [b"7"]
+    assert Counter(values(committed(kafka))) == {number: 2 for number in range(INPUTS) if number != bad}
+    assert [record.value for record in committed(kafka, "dead")] == [b"%d" % bad]
     assert (loop.progress.aborted, loop._loop.given_up) == (1, {})
+
+
+def test_an_only_output_that_cannot_be_sent_is_not_asked_for_again(kafka: FakeCluster) -> None:
+    seen: list[int] = []
+
+    def text(record: Record) -> Output:
+        seen.append(record.offset)
+        return Output("out", "text" if record.value == b"7" else record.value)  # text is no bytes
+
+    with reader(kafka) as consumer, writer(kafka) as producer:
+        loop = ExactlyOnce(consumer, producer, text, dead_letters="dead", **LONG)
+        run_until(loop, lambda: all_read(kafka))
+    (dead,) = committed(kafka, "dead")
+    assert (dead.value, dict(dead.headers)[ATTEMPTS]) == (b"7", b"1")
+    assert (seen, loop.progress.aborted, loop.progress.outputs) == (list(range(INPUTS)), 0, INPUTS - 1)
 
 
 def test_a_function_that_fails_in_a_later_poll_gives_back_all_of_the_transaction(kafka: FakeCluster) -> None:
@@ -209,6 +229,123 @@ def test_what_the_consumer_raises_behind_a_transactions_records_is_raised_once_t
         with pytest.raises(SerializationError, match="no seven"):
             run_until(loop, lambda: False)
     assert (behind(kafka), loop.progress.records, loop.progress.transactions, loop.progress.aborted) == (7, 7, 1, 0)
+
+
+def test_a_poll_error_behind_an_aborted_transaction_comes_after_its_records(kafka: FakeCluster) -> None:
+    """One failure is allowed in a row."""
+    def no_seven(data: bytes) -> bytes:
+        if data == b"7":
+            raise SerializationError("no seven")
+        return data
+
+    with (reader(kafka, value_deserializer=no_seven) as consumer, writer(kafka) as producer,
+          kafka.intercept(Fail(UNKNOWN_MEMBER_ID), Api.TXN_OFFSET_COMMIT, times=1)):
+        loop = ExactlyOnce(consumer, producer, same, restart=TWICE, commit_interval=3.0)
+        with pytest.raises(SerializationError, match="no seven"):
+            run_until(loop, lambda: False)
+    assert (behind(kafka), loop.progress.records, loop.progress.aborted) == (7, 7, 1)
+
+
+def test_what_the_consumer_raises_once_behind_a_transactions_records_is_not_lost(kafka: FakeCluster) -> None:
+    def raises() -> Any:
+        consumer._poll_buffered = buffered
+        raise TopicAuthorizationError("once")
+
+    with reader(kafka) as consumer, writer(kafka) as producer:
+        buffered, consumer._poll_buffered = consumer._poll_buffered, raises
+        loop = ExactlyOnce(consumer, producer, same, restart=NEVER, commit_interval=3.0)
+        with pytest.raises(TopicAuthorizationError, match="once"):
+            run_until(loop, lambda: False)
+    assert (behind(kafka), loop.progress.aborted) == (POLL, 0)
+
+
+def test_an_abort_leaves_partitions_alone_that_the_function_has_given_back(kafka: FakeCluster) -> None:
+    def gives_back(_record: Record) -> Output:
+        consumer.unsubscribe()
+        raise LookupError("enough")
+
+    with reader(kafka) as consumer, writer(kafka) as producer, pytest.raises(LookupError, match="enough"):
+        run_until(ExactlyOnce(consumer, producer, gives_back, retry=NEVER, commit_interval=3.0), lambda: False)
+    assert behind(kafka) == 0
+
+
+def test_after_an_abort_each_poll_is_committed_alone_until_one_is(kafka: FakeCluster) -> None:
+    witness = Witness(kafka)
+    with reader(kafka) as consumer, writer(kafka) as producer, kafka.intercept(Fail(UNKNOWN_MEMBER_ID), Api.TXN_OFFSET_COMMIT, times=1):
+        loop = ExactlyOnce(consumer, producer, witness, restart=TWICE, commit_interval=3.0)
+        loop._loop._clock = lambda: 0.0
+        run_until(loop, lambda: all_read(kafka))
+    assert witness.committed_at(POLL) == {0, POLL}  # in the transaction that was aborted, and behind the first poll
+    assert witness.committed_at(2 * POLL) == {0, POLL}  # in the one after that, which goes on
+    assert loop.progress.aborted == 1
+
+
+def test_an_empty_poll_ends_the_time_of_short_transactions(kafka: FakeCluster) -> None:
+    """Another member may have committed what was repeated."""
+    with reader(kafka) as consumer, writer(kafka) as producer:
+        loop = ExactlyOnce(consumer, producer, same, **LONG)
+        poll, polls = consumer.poll, []
+
+        def first_none(timeout: float) -> Any:
+            polls.append(timeout)
+            return Records() if len(polls) == 1 else poll(timeout)
+
+        loop._loop._repeats, consumer.poll = True, first_none
+        run_until(loop, lambda: all_read(kafka))
+    assert loop.progress.transactions == 1
+
+
+def test_outputs_that_cannot_be_sent_are_no_failures_in_a_row(kafka: FakeCluster) -> None:
+    """Each abort gives one record up, and nothing is waited for."""
+    def two(record: Record) -> list[Output]:
+        return [same(record), Output("out", int(record.value or b""))]  # a number is no bytes
+
+    patient = tenacity.Retrying(stop=tenacity.stop_after_attempt(2), wait=tenacity.wait_fixed(600))
+    with reader(kafka) as consumer, writer(kafka) as producer:
+        loop = ExactlyOnce(consumer, producer, two, dead_letters="dead", restart=patient, commit_interval=3.0)
+        run_until(loop, lambda: all_read(kafka))
+    assert values(committed(kafka, "dead")) == list(range(INPUTS))
+    assert (committed(kafka), loop.progress.aborted, loop._loop.given_up) == ([], INPUTS, {})
+
+
+@pytest.mark.parametrize("closed", ["consumer", "producer"])
+def test_a_function_that_closes_a_client_ends_the_loop_at_once(kafka: FakeCluster, closed: str) -> None:
+    with reader(kafka) as consumer, writer(kafka) as producer:
+        clients = {"consumer": consumer, "producer": producer}
+
+        def closes(record: Record) -> Output:
+            clients[closed].close()
+            return same(record)
+
+        with pytest.raises(ClientClosedError, match=f"this {closed} is closed"):
+            run_until(ExactlyOnce(consumer, producer, closes, **LONG), lambda: False)
+    assert committed(kafka) == []
+
+
+def test_single_outputs_and_lists_are_all_counted_and_keep_their_order(kafka: FakeCluster) -> None:
+    def some(record: Record) -> Any:
+        return [None, same(record), [same(record)] * 2, []][record.offset % 4]
+
+    with reader(kafka) as consumer, writer(kafka) as producer:
+        loop = ExactlyOnce(consumer, producer, some, **LONG)
+        run_until(loop, lambda: all_read(kafka))
+    wanted = [number for number in range(INPUTS) for _ in range([0, 1, 2, 0][number % 4])]
+    assert [int(record.value or b"") for record in committed(kafka)] == wanted
+    assert loop.progress.outputs == len(wanted)
+
+
+def test_an_output_says_all_that_send_takes(kafka: FakeCluster) -> None:
+    kafka.create_topic("wide", partitions=3)
+
+    def all_of(record: Record) -> Output:
+        return Output("wide", record.value, b"key", partition=2, timestamp=1234, headers=[("name", b"header")])
+
+    with reader(kafka) as consumer, writer(kafka) as producer:
+        run_until(ExactlyOnce(consumer, producer, all_of, **LONG), lambda: all_read(kafka))
+    with Consumer(bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("wide", 2)])
+        record = consumer.poll(LIMIT_S)[0]
+    assert (record.key, record.value, record.timestamp, record.headers) == (b"key", b"0", 1234, [("name", b"header")])
 
 
 def test_each_table_of_a_transaction_holds_one_poll(kafka: FakeCluster) -> None:
@@ -241,10 +378,19 @@ def test_the_async_loop_goes_on_with_buffered_records_too(kafka: FakeCluster) ->
     assert values(committed(kafka)) == list(range(INPUTS))
 
 
+@pytest.mark.parametrize("timeout_ms", [1000, 1274, 20_070, 60_000])
+def test_a_tenth_of_the_transactions_timeout_is_an_interval_that_fits(kafka: FakeCluster, timeout_ms: int) -> None:
+    """Such a number times 10,000 may be a little more."""
+    with reader(kafka) as consumer, writer(kafka, transaction_timeout_ms=timeout_ms) as producer:
+        ExactlyOnce(consumer, producer, same, commit_interval=timeout_ms / 10_000)
+
+
 @pytest.mark.parametrize(("seconds", "timeout_ms", "text"), [
     (-1, 60_000, "commit_interval is -1: give seconds, 0 or more"),
     (float("nan"), 60_000, "commit_interval is nan"),
     ("1", 60_000, "commit_interval is '1': give seconds, 0 or more"),
+    (True, 60_000, "commit_interval is True: give seconds, 0 or more"),
+    (float("inf"), 60_000, "commit_interval=inf is too long"),
     (6.1, 60_000, "Give at most 6 s, a 10th of it, or raise transaction_timeout_ms"),
     (0.1, 999, "commit_interval=0.1 is too long for the producer's transaction_timeout_ms=999"),
 ])
@@ -296,8 +442,10 @@ def test_buffered_records_count_as_a_poll_for_its_interval_unless_one_waits(kafk
         assert not consumer._poll_buffered()
         assert group.polled_at == 0.0
         consumer._core.buffer.nudged = False
+        consumer._rebalancing._polled_at = consumer._core.clock() - LIMIT_S
         assert consumer._poll_buffered()
         assert group.polled_at > 0.0
+        assert consumer.metrics()["time-between-poll-max"] >= LIMIT_S * 1000
 
 
 def test_buffered_records_pass_the_interceptors(kafka: FakeCluster) -> None:
@@ -329,7 +477,7 @@ def test_buffered_records_whose_hand_over_ctrl_c_broke_off_come_again(kafka: Fak
             assert kept == []
             again: list[int] = []
             while len(again) < POLL:
-                again += offsets(consumer.poll(LIMIT_S))
+                again += offsets(consumer._poll_buffered() if number % 2 else consumer.poll(LIMIT_S))
             assert again == list(range(POLL, POLL + len(again))), number
             consumer.seek(IN, POLL)
             eventually(consumer._core.buffer.ready)
