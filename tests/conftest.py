@@ -5,16 +5,17 @@ Helpers are imported by their path from the checkout: ``from tests.reference_cod
 """
 from __future__ import annotations
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import os
 import signal
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import hypothesis
 import pytest
@@ -115,6 +116,24 @@ def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     distribution: Distribution = request.getfixturevalue("distribution")
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), str(distribution.wheel))
     return folder
+
+
+# --- one failure stays one ------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Close the producers that a failed test left open: their threads, memory and warnings would fail tests after it."""
+    from pyclient.runtime.process_hooks import _exit_hooks
+
+    before = set(_exit_hooks)
+    try:
+        return (yield)
+    except BaseException:
+        for left in set(_exit_hooks) - before:
+            with contextlib.suppress(Exception):
+                cast("Any", _exit_hooks[left]).close(0)
+        raise
 
 
 # --- what needs more than Python and Java ----------------------------------------------------------------------------
