@@ -38,6 +38,8 @@ class Job(NamedTuple):
     partitions: int = 1
     run: str = ""
     """A name of this run: its group and transactional id."""
+    keyed: bool = False
+    """Each record of a transaction has a key of its own, so they go to all partitions."""
 
 
 class Spans:
@@ -56,6 +58,11 @@ class Spans:
 
 def payload() -> bytes:
     return os.urandom(SIZE)
+
+
+def keys_of(job: Job) -> list[bytes | None]:
+    """Those of the records of a transaction."""
+    return [b"%d" % number if job.keyed else None for number in range(job.records)]
 
 
 # --- transactions of so many records ----------------------------------------------------------------------------------
@@ -93,14 +100,14 @@ def ours(job: Job) -> dict[str, Any]:
     """``send`` for each record."""
     from pyclient import Producer
 
-    value = payload()
+    value, keys = payload(), keys_of(job)
     with Producer(bootstrap_servers=job.servers, transactional_id=job.run) as producer:
         producer.init_transactions()
 
         def send() -> None:
             one, topic = producer.send, job.topic
-            for _ in range(job.records):
-                one(topic, value)
+            for key in keys:
+                one(topic, value, key)
 
         return by_turns(job, producer.begin_transaction, send, producer.commit_transaction)
 
@@ -112,6 +119,8 @@ def ours_arrow(job: Job) -> dict[str, Any]:
     from pyclient import Producer
 
     table = pa.table({"value": pa.array([payload()] * job.records, pa.binary())})
+    if job.keyed:
+        table = table.append_column("key", pa.array(keys_of(job), pa.binary()))
     with Producer(bootstrap_servers=job.servers, transactional_id=job.run) as producer:
         producer.init_transactions()
         return by_turns(job, producer.begin_transaction, lambda: producer.send_arrow(job.topic, table), producer.commit_transaction)
@@ -122,13 +131,13 @@ def ours_async(job: Job) -> dict[str, Any]:
     from pyclient import AsyncProducer
 
     async def run() -> dict[str, Any]:
-        value = payload()
+        value, keys = payload(), keys_of(job)
         async with AsyncProducer(bootstrap_servers=job.servers, transactional_id=job.run) as producer:
             await producer.init_transactions()
 
             async def send() -> None:
-                for _ in range(job.records):
-                    await producer.send(job.topic, value)
+                for key in keys:
+                    await producer.send(job.topic, value, key)
 
             return await by_turns_async(job, producer.begin_transaction, send, producer.commit_transaction)
 
@@ -145,12 +154,12 @@ def confluents_producer(job: Job) -> Any:
 
 def confluent(job: Job) -> dict[str, Any]:
     """``produce`` for each record, its events served as often as its documents say."""
-    producer, value = confluents_producer(job), payload()
+    producer, value, keys = confluents_producer(job), payload(), keys_of(job)
 
     def send() -> None:
         one, poll, topic = producer.produce, producer.poll, job.topic
-        for _ in range(job.records):
-            one(topic, value)
+        for key in keys:
+            one(topic, value, key)
             poll(0)
 
     return by_turns(job, producer.begin_transaction, send, producer.commit_transaction)
@@ -161,13 +170,13 @@ def aiokafka(job: Job) -> dict[str, Any]:
     from aiokafka import AIOKafkaProducer
 
     async def run() -> dict[str, Any]:
-        value = payload()
+        value, keys = payload(), keys_of(job)
         producer = AIOKafkaProducer(bootstrap_servers=job.servers, transactional_id=job.run)
         await producer.start()
 
         async def send() -> None:
-            for _ in range(job.records):
-                await producer.send(job.topic, value)
+            for key in keys:
+                await producer.send(job.topic, value, key)
 
         try:
             return await by_turns_async(job, producer.begin_transaction, send, producer.commit_transaction)

@@ -22,8 +22,18 @@ from pyclient import Producer
 from pyclient.testing import LocalCluster
 
 MODULE: Final = "benchmarks._transactions"
-SIZES: Final = {100: 200, 1000: 100, 10_000: 20}
-"""Records of a transaction → transactions of a round."""
+class Case(NamedTuple):
+    """Transactions of so many records, and how many of them are a round."""
+
+    records: int
+    transactions: int
+    keyed: bool = False
+    """Each record has a key of its own, so they go to all partitions."""
+
+
+CASES: Final = {
+    "100 records": Case(100, 200), "100 records of 100 keys": Case(100, 200, keyed=True), "1,000 records": Case(1000, 100), "10,000 records": Case(10_000, 20),
+}
 SLOW: Final = ("aiokafka",)
 """Clients that get a quarter of the work."""
 LOOP_RECORDS: Final = 100_000
@@ -67,12 +77,13 @@ def share(client: str, count: int) -> int:
     return max(2, count // 4) if client.startswith(SLOW) else count
 
 
-def batches(cluster: LocalCluster, size: int, transactions: int, clients: tuple[str, ...], rounds: int, chance: random.Random) -> dict[str, dict[str, float]]:
-    """Transactions of *size* records."""
+def batches(cluster: LocalCluster, case: Case, clients: tuple[str, ...], rounds: int, chance: random.Random) -> dict[str, dict[str, float]]:
+    """Transactions one after the other."""
     with topic_of(cluster, PARTITIONS) as topic:
         def ask(child: Child, variant: Variant, _number: int) -> dict[str, Any]:
             name = f"{topic}-{next(_runs)}"
-            return child.ask(Job(variant.client, cluster.bootstrap_servers, topic, "batches", size, share(variant.client, transactions), run=name))
+            count = share(variant.client, case.transactions)
+            return child.ask(Job(variant.client, cluster.bootstrap_servers, topic, "batches", case.records, count, run=name, keyed=case.keyed))
 
         taken = _rounds.interleaved(MODULE, map(Variant, clients), rounds, chance, ask)
     found = _rounds.medians(taken, "p50", "p99")
@@ -138,8 +149,9 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     with a_broker({}) as cluster:
         cases = {}
         if arguments.only != "loop":
-            cases = {f"{size:,} records": batches(cluster, size, max(5, count // part), _rounds.clients_wanted(arguments, BATCHES), rounds, chance)
-                     for size, count in SIZES.items()}
+            clients = _rounds.clients_wanted(arguments, BATCHES)
+            cases = {name: batches(cluster, case._replace(transactions=max(5, case.transactions // part)), clients, rounds, chance)
+                     for name, case in CASES.items()}
         if arguments.only != "batches":
             cases["loop"] = loops(cluster, LOOP_RECORDS // part, _rounds.clients_wanted(arguments, LOOPS), rounds, chance)
         found: dict[str, Any] = {"broker": cluster.description, "rounds": rounds, "versions": _rounds.versions(), "cases": cases}

@@ -123,7 +123,7 @@ def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Close the producers that a failed test left open: their threads, memory and warnings would fail tests after it."""
+    """Close the producers that a failed test left open: their threads and warnings would fail tests after it."""
     from pyclient.runtime.process_hooks import _exit_hooks
 
     before = set(_exit_hooks)

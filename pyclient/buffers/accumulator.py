@@ -338,8 +338,26 @@ class Accumulator:
             return batch
 
     @cython.cfunc
+    def open_batches(self) -> list:
+        """The batches that may leave, if each is the only unsettled one of its queue; else None. Nothing changes."""
+        with self._lock:
+            return self._ready.all_open()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def start_open(self, batches: list) -> cython.bint:
+        """Start all of `open_batches` without compression. False, and nothing changes, if there are others by now."""
+        batch: Batch
+        with self._lock:
+            if self._ready.all_open() != batches:
+                return False
+            for batch in batches:
+                self._batches.start_open(batch)
+        return True
+
+    @cython.cfunc
     def settle_lone(self, batch: Batch, base_offset: cython.longlong, append_time: cython.longlong) -> object:
-        """The broker has stored the batch of `start_lone`."""
+        """The broker has stored a batch of `start_lone` or `start_open`."""
         batch.result.complete(base_offset, append_time)
         with self._lock:
             self._batches.release(batch)

@@ -20,6 +20,7 @@ cdef class ReadyQueues:
     cdef list take(self, double now)
     cdef PartitionQueue take_lone(self, double now)
     cdef Batch only_open(self)
+    cdef list all_open(self)
     cdef bint refresh(self, PartitionQueue queue) except -1
     cdef object next_linger(self)
     cdef double wake_by_timer(self) except -2

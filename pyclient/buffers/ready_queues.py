@@ -85,6 +85,17 @@ class ReadyQueues:
         return None if batch.queue._listed or batch.queue.waiting else batch
 
     @cython.cfunc
+    def all_open(self) -> list:
+        """All batches that may leave, if each lingers and no other of its queue is unsettled; else None."""
+        batch: Batch
+        if self._listed:
+            return None
+        for batch in self._lingering:
+            if batch.queue._listed or batch.queue.waiting:
+                return None
+        return list(self._lingering)
+
+    @cython.cfunc
     @cython.exceptval(-1, check=False)
     def refresh(self, queue: PartitionQueue) -> cython.bint:
         """Whether something of the queue may leave.

@@ -13,7 +13,8 @@ cdef class Lane:
     cdef readonly object connection
     cdef readonly object sequence
     cdef readonly object leader        # of the partition
-    cdef readonly int version          # of Produce
+    cdef readonly tuple address        # topic and partition, as in a request
+    cdef readonly object terms         # of all Produce requests on the connection
     cdef object _node
     cdef object _requests              # of the connection, as `InFlightRequests`
     cdef object _in_flight             # the deque in it
@@ -44,10 +45,13 @@ cdef class Lane:
     cdef bytes write(self, Batch batch, double now)
     cdef bint take_answer(self) except -1
     cdef bint reads(self, char* at, Py_ssize_t came) except -1
-    cdef object count(self, double now, double sent_at, int records)
+    cdef long long take_id(self) except -1
+    cdef object count_request(self, Py_ssize_t size, int batches, long long records, double now)
+    cdef object count_answer(self, Py_ssize_t size, double now, double sent_at)
+    cdef object count_stored(self, int records, double now)
 
     # Private.
-    cdef object _number(self, Batch batch)
+    cdef object _stamp(self, Batch batch)
     cdef bytes _head(self, bytes header, Py_ssize_t records)
     cdef Py_ssize_t _answer_size(self) except -1
 

@@ -60,18 +60,18 @@ def set_linger_timer(selector: object, accumulator: Accumulator, timer: cython.i
 class Lane:
     """How the next lone batch of one partition leaves, and what its answer looks like. Fields: lone_exchange.pxd.
 
-    *request* is what stands before the length of the records, without the frame's size, and behind the records.
-    *answer* is what stands between the correlation id and the batch's offset, and behind the log's start. *until* is
-    the end of the login's session; *expiry* the seconds of silence after which the broker may have forgotten the
-    producer. *figures* count the node's requests, latencies and throttles, all Produce requests, and the topic's
-    batches.
+    *address* are topic and partition as requests name them, *terms* those of `ProduceTerms`. *request* is what stands
+    before the length of the records, without the frame's size, and behind the records. *answer* is what stands between
+    the correlation id and the batch's offset, and behind the log's start. *until* is the end of the login's session;
+    *expiry* the seconds of silence after which the broker may have forgotten the producer. *figures* count the node's
+    requests, latencies and throttles, all Produce requests, and the topic's batches.
     """
 
-    def __init__(self, connection, sequence, node, *, leader, version, descriptor, stamp: tuple, until, expiry, request: tuple, answer: tuple, figures: tuple):
+    def __init__(self, connection, sequence, node, *, leader, address: tuple, terms, descriptor, stamp: tuple, until, expiry, request: tuple, answer: tuple, figures: tuple):
         self.connection, self.sequence, self.leader, self._node = connection, sequence, leader, node
         self._requests, self._reader, self._silence = connection.requests, connection.reader, connection.silence
         self._in_flight = self._requests.requests
-        self.version = version
+        self.address, self.terms = address, terms
         self._descriptor = descriptor
         self._producer_id, self._epoch = stamp
         self._session, self._expiry = until, expiry
@@ -83,7 +83,8 @@ class Lane:
     @cython.cfunc
     def write(self, batch: Batch, now: cython.double) -> bytes:
         """Number the batch and write its request; returns what the kernel did not take, None if it took all."""
-        self._number(batch)
+        self.take_id()
+        self._stamp(batch)
         header: bytes = batch.pieces()[0]
         before: bytes = self._head(header, batch._at)
         size: cython.Py_ssize_t = PyBytes_GET_SIZE(before) + batch._at + PyBytes_GET_SIZE(self._after)
@@ -96,16 +97,27 @@ class Lane:
         taken: cython.Py_ssize_t
         with cython.nogil:
             taken = send_pieces(self._descriptor, start, before_size, records, records_size, after, after_size)
-        self.connection.bytes_out += size
-        self._sent.add(1)
+        self.count_request(size, 1, batch.count, now)
         self._topic.sent(batch, now)
-        self._request.sent(1, batch.count, now)
         return None if taken == size else b"".join([before, batch.payload, self._after])[taken:]
 
     @cython.cfunc
-    def _number(self, batch: Batch) -> object:
+    @cython.exceptval(-1, check=False)
+    def take_id(self) -> cython.longlong:
+        """The correlation id of the next request."""
         self._correlation_id = (cython.cast(cython.longlong, self._requests.correlation_id) + 1) & 0x7FFFFFFF
         self._requests.correlation_id = self._correlation_id
+        return self._correlation_id
+
+    @cython.cfunc
+    def count_request(self, size: cython.Py_ssize_t, batches: cython.int, records: cython.longlong, now: cython.double) -> object:
+        """Note that a request of *size* bytes was written."""
+        self.connection.bytes_out += size
+        self._sent.add(1)
+        self._request.sent(batches, records, now)
+
+    @cython.cfunc
+    def _stamp(self, batch: Batch) -> object:
         if self._producer_id >= 0:
             batch.producer_id, batch.epoch, batch.sequence = self._producer_id, self._epoch, self.sequence.next_sequence
             self.sequence.next_sequence = (batch.sequence + cython.cast(cython.longlong, batch.count)) % AFTER_LAST_SEQUENCE
@@ -159,25 +171,30 @@ class Lane:
         return True
 
     @cython.cfunc
-    def count(self, now: cython.double, sent_at: cython.double, records: cython.int) -> object:
-        """Note what an answer changes; *records* are stored."""
+    def count_answer(self, size: cython.Py_ssize_t, now: cython.double, sent_at: cython.double) -> object:
+        """Note that an answer of *size* bytes came."""
         latency: cython.double = (now - sent_at) * 1000
         self._latency.add(latency, 1, latency, now)
         self._throttle.add(0, 1, 0, now)
-        self._topic.stored(records)
-        self._until = min(self._session, now + self._expiry)
-        came: object = self._reader.bytes_in + self._size
+        came: object = self._reader.bytes_in + size
         self._reader.bytes_in = came
         self._silence.heard_at, self._silence.bytes_in = now, came
-        self.sequence.idle_since = self.connection.idle_since = self._node.answered_at = now
+        self.connection.idle_since = self._node.answered_at = now
+
+    @cython.cfunc
+    def count_stored(self, records: cython.int, now: cython.double) -> object:
+        """Note that a batch of *records* is stored."""
+        self._topic.stored(records)
+        self._until = min(self._session, now + self._expiry)
+        self.sequence.idle_since = now
 
 
 @cython.cclass
 class LoneExchange:
     """Lone records on known lanes, and the request of one of them that is in flight.
 
-    *otherwise* does what `on_ready` cannot; *hand_over* gets the lane, the batch, the time when it was sent and what
-    of the request was not written. The fields are declared in lone_exchange.pxd.
+    *otherwise* does what `on_ready` cannot; *hand_over* gets the lanes and the batches of a request, the time when it
+    was sent and what of it was not written. The fields are declared in lone_exchange.pxd.
     """
 
     def __init__(self, accumulator: Accumulator, clock, metrics, *, otherwise, hand_over):
@@ -218,7 +235,7 @@ class LoneExchange:
         if batch is not None:
             self._batch = self._lane = self._rest = None
             self._lanes.pop(batch.queue, None)
-            self._hand_over(lane, batch, self._sent_at, rest)
+            self._hand_over([lane], [batch], self._sent_at, rest)
 
     @property
     def in_flight(self) -> bool:
@@ -249,7 +266,9 @@ class LoneExchange:
         lane: Lane = self._lane
         batch: Batch = self._batch
         self._batch = self._lane = None
-        lane.count(self._clock(), self._sent_at, batch.count)
+        now: cython.double = self._clock()
+        lane.count_answer(lane._size, now, self._sent_at)
+        lane.count_stored(batch.count, now)
         self._accumulator.settle_lone(batch, lane.base_offset, lane.append_time)
 
 

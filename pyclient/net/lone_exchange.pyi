@@ -7,6 +7,7 @@ from pyclient.buffers.batch import Batch
 from pyclient.buffers.batch_figures import RequestFigures, TopicFigures
 from pyclient.buffers.delivery import BatchResult
 from pyclient.buffers.queues import PartitionQueue
+from pyclient.codec.produce import ProduceTerms
 from pyclient.core.sending.sequencing import Leader, PartitionSequence
 from pyclient.metric_values import Total, Windows
 from pyclient.metrics import Metrics
@@ -19,8 +20,10 @@ class Lane:
     connection: Connection
     sequence: PartitionSequence
     leader: Leader
-    version: int
-    def __init__(self, connection: Connection, sequence: PartitionSequence, node: NodeConnections, *, leader: Leader, version: int, descriptor: int, stamp: tuple[int, int],
+    address: tuple[str | bytes, int]
+    terms: ProduceTerms
+    def __init__(self, connection: Connection, sequence: PartitionSequence, node: NodeConnections, *, leader: Leader, address: tuple[str | bytes, int],
+                 terms: ProduceTerms, descriptor: int, stamp: tuple[int, int],
                  until: float, expiry: float, request: tuple[bytes, bytes], answer: tuple[bytes, bytes],
                  figures: tuple[Total, Windows, Windows, RequestFigures, TopicFigures]) -> None: ...
 
@@ -37,7 +40,7 @@ class LoneExchange:
 @final
 class LentExchange(LoneExchange):
     def __init__(self, accumulator: Accumulator, selector: LendingSelector, clock: Callable[[], float], metrics: Metrics, *, lingers: bool,
-                 otherwise: Callable[[], object], hand_over: Callable[[Lane, Batch, float, bytes | None], object],
+                 otherwise: Callable[[], object], hand_over: Callable[[list[Lane], list[Batch], float, bytes | None], object],
                  unknown: Callable[[int], bool]) -> None: ...
     def on_readable(self, descriptor: int) -> bool: ...
     def on_ready(self) -> None: ...
@@ -46,6 +49,6 @@ class LentExchange(LoneExchange):
 @final
 class LoopExchange(LoneExchange):
     def __init__(self, accumulator: Accumulator, runs_here: Callable[[], bool], clock: Callable[[], float], metrics: Metrics, *,
-                 otherwise: Callable[[], object], hand_over: Callable[[Lane, Batch, float, bytes | None], object]) -> None: ...
+                 otherwise: Callable[[], object], hand_over: Callable[[list[Lane], list[Batch], float, bytes | None], object]) -> None: ...
     def on_ready(self) -> None: ...
     def take(self, connection: Connection, size: int) -> bool: ...

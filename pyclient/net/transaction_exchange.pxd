@@ -5,6 +5,7 @@ from pyclient.buffers.queues cimport PartitionQueue
 from pyclient.codec.end_txn cimport CommitFrames
 from pyclient.core.transactions.usual cimport UsualTransactions
 from pyclient.metric_values cimport Total, Windows
+from pyclient.net.lane_request cimport LaneRequest
 from pyclient.net.lone_exchange cimport Lane, LoneExchange
 
 
@@ -50,6 +51,7 @@ cdef class TransactionExchange(LoneExchange):
     cdef CommitLane _commits           # None: no transaction is a usual one now
     cdef Py_ssize_t _seal_failures     # when it was armed
     cdef object _missed                # a queue without a lane
+    cdef list _requests                # in flight, and nobody else knows
     cdef int _stage                    # of a commit that was not finished here
     cdef CommitLane _ending            # where EndTxn was written
     cdef double _end_at
@@ -60,10 +62,12 @@ cdef class TransactionExchange(LoneExchange):
     cdef int _try(self, double began, bint notifies) except -1
     cdef int _commit(self, double now, bint notifies) except -1
     cdef Lane _usable_lane(self, PartitionQueue queue, double now)
-    cdef bint _notifies(self, PartitionQueue queue) except -1
-    cdef bint _carry_out(self, CommitLane commits, Lane lane, PartitionQueue queue, double now, double until,
-                         bint notifies) except -1
-    cdef bint _store(self, Lane lane, PartitionQueue queue, double now, double until, bint notifies) except -1
+    cdef list _requests_of(self, list batches, double now)
+    cdef bint _carry_out(self, CommitLane commits, list requests, list batches, double now, bint notifies) except -1
+    cdef bint _deafen(self, CommitLane commits, list requests, list deaf) except -1
+    cdef bint _store(self, list requests, list batches, double now, double until, bint notifies) except -1
+    cdef object _leave(self, LaneRequest request, double now)
+    cdef object _settle_request(self, LaneRequest request)
     cdef bytes _sent_rest(self, int descriptor, bytes rest, double until)
     cdef bint _end(self, CommitLane commits, double until) except -1
     cdef bint _rested(self, double seconds) except -1

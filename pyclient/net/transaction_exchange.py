@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
-"""Carries out the usual transaction in the thread that calls, in compiled code: begun, its batch sent, committed.
+"""Carries out the usual transaction in the thread that calls, in compiled code: begun, its batches sent, committed.
 
 As `lone_exchange` for a record that is sent alone: the decisions of the last commit hold while the loop sleeps on, and
 nothing else is to be done. What a transaction is and may do is decided in `pyclient.core.transactions.usual`. EndTxn
-is written when the batch is stored, never before. A request whose answer is unusual or late is handed over by
+is written when the batches are stored, never before. A request whose answer is unusual or late is handed over by
 `on_taken` before anybody else acts.
 Rules: all is used and changed only with the loop's lock. No step runs interpreted code, so no signal handler runs
 between two of them; where somebody has to be notified of the batch's end, handlers are deferred.
@@ -17,6 +17,7 @@ from cython.cimports.pyclient.buffers.batch import Batch
 from cython.cimports.pyclient.buffers.queues import PartitionQueue
 from cython.cimports.pyclient.codec.end_txn import ANSWER, CommitFrames
 from cython.cimports.pyclient.core.transactions.usual import UsualTransactions
+from cython.cimports.pyclient.net.lane_request import LaneRequest
 from cython.cimports.pyclient.net.lone_exchange import Lane, LoneExchange, set_linger_timer
 from cython.cimports.pyclient.net.sockets import await_bytes, hush, peek, rest, send_all, send_pieces, take
 from cython.cimports.pyclient.runtime.epoll import set_time, watch
@@ -105,6 +106,9 @@ class CommitLane:
 class TransactionExchange(LoneExchange):
     """Of a sync producer: the thread that calls acts, with the lock of the loop, while that sleeps.
 
+    The batches are those that are open when the transaction is committed, one for a partition; each node gets one
+    request. The request in flight and the batch of `LoneExchange` are not used.
+
     A commit that takes longer than *limit* seconds is finished by the loop. *signals* defer signal handlers, and run
     them again. *refused* has records that were refused and not reported yet. *resume* goes on with a commit that was
     not finished here: it gets the lane of EndTxn if that is in flight, the time when it was sent, and what of it was
@@ -115,6 +119,7 @@ class TransactionExchange(LoneExchange):
                  resume):
         LoneExchange.__init__(self, accumulator, clock, metrics, otherwise=otherwise, hand_over=hand_over)
         self._selector, self._usual, self._refused, self._resume = selector, usual, refused, resume
+        self._requests = []
         self._limit = min(limit, LONGEST_WAIT_S)
         self._hold_signals, self._release_signals = signals
         self._acquire, self._give_back = selector.acquire, selector.give_back
@@ -143,7 +148,12 @@ class TransactionExchange(LoneExchange):
         if stage == NOWHERE:
             return
         self._stage = NOWHERE
-        LoneExchange.on_taken(self)
+        request: LaneRequest
+        requests, self._requests = self._requests, []
+        for request in requests:
+            for batch in request.batches:
+                self._lanes.pop(batch.queue, None)
+            self._hand_over(request.lanes, request.batches, request.sent_at, request.rest)
         rest, self._end_rest = self._end_rest, None
         self._resume(self._ending if stage == ENDING else None, self._end_at, rest)
 
@@ -220,22 +230,41 @@ class TransactionExchange(LoneExchange):
     @cython.exceptval(-1, check=False)
     def _commit(self, now: cython.double, notifies: cython.bint) -> cython.int:
         commits: CommitLane = self._commits
-        lane: Lane = None
-        queue: PartitionQueue = None
+        request: LaneRequest
         if commits is None or now >= commits._until or len(commits._in_flight) or now >= self._metrics.next_mark:
             return FAILED
         if self._accumulator.seal_failures != self._seal_failures:
             return FAILED  # their records are settled, and a commit without them is wrong
-        if self._accumulator.unsettled:
-            queue = self._accumulator.lone_queue()
-            lane = None if queue is None else self._usable_lane(queue, now)
-            if lane is None:
-                return FAILED
-            if not notifies and self._notifies(queue):
-                return NOTIFIES
-        if not self._usual.may_commit(None if lane is None else lane.sequence):
+        batches: list = self._accumulator.open_batches() if self._accumulator.unsettled else []
+        requests: list = None if batches is None else self._requests_of(batches, now)
+        if requests is None:
             return FAILED
-        return DONE if self._carry_out(commits, lane, queue, now, now + self._limit, notifies) else FAILED
+        if not notifies:
+            for request in requests:
+                if request.notifies():
+                    return NOTIFIES
+        if not self._usual.may_commit():
+            return FAILED
+        return DONE if self._carry_out(commits, requests, batches, now, notifies) else FAILED
+
+    @cython.cfunc
+    def _requests_of(self, batches: list, now: cython.double) -> list:
+        """The batches in a request for each connection; None if they cannot leave so."""
+        batch: Batch
+        lane: Lane
+        request: LaneRequest
+        found: dict = {}
+        most: cython.Py_ssize_t = min(LARGEST, self._accumulator._max_request_size)
+        for batch in batches:
+            lane = self._usable_lane(batch.queue, now)
+            if lane is None:
+                return None
+            request = found.get(lane.connection)
+            if request is None:
+                request = found[lane.connection] = LaneRequest(lane)
+            if not request.add(lane, batch, most):
+                return None
+        return list(found.values())
 
     @cython.cfunc
     def _usable_lane(self, queue: PartitionQueue, now: cython.double) -> Lane:
@@ -243,66 +272,87 @@ class TransactionExchange(LoneExchange):
         if lane is None or now >= lane._until:
             self._missed = queue
             return None
-        batch: Batch = queue._open
-        return None if len(lane._in_flight) or batch is None or batch._at > LARGEST else lane
+        return None if len(lane._in_flight) or not self._usual.may_send(lane.sequence) else lane
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _notifies(self, queue: PartitionQueue) -> cython.bint:
-        """Whether somebody is notified of the open batch's end."""
-        batch: Batch = queue._open
-        return batch is None or batch.result._callback is not None
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _carry_out(self, commits: CommitLane, lane: Lane | None, queue: PartitionQueue | None, now: cython.double, until: cython.double,
-                   notifies: cython.bint) -> cython.bint:
-        """With the loop deaf to both connections meanwhile."""
-        if not watch(self._epoll, commits._descriptor, False):
-            return False
+    def _carry_out(self, commits: CommitLane, requests: list, batches: list, now: cython.double, notifies: cython.bint) -> cython.bint:
+        """With the loop deaf to all its connections meanwhile."""
+        until: cython.double = now + self._limit
+        deaf: list = []
         try:
-            if lane is not None and not watch(self._epoll, lane._descriptor, False):
+            if not self._deafen(commits, requests, deaf):
                 return False
-            try:
-                self._selector.patience = PATIENCE_S
-                self._stage = COMMITTING
-                self._usual.commit()
-                set_time(self._timer, INFINITY)
-                if lane is None and self._accumulator.unsettled:
-                    return False  # accepted before the gate closed
-                return (lane is None or self._store(lane, queue, now, until, notifies)) and self._end(commits, until)
-            finally:
-                if lane is not None:
-                    watch(self._epoll, lane._descriptor, True)
-                if self._stage != NOWHERE:
-                    set_time(self._timer, now)  # the caller goes on; if a signal handler raises instead, the loop does
+            self._selector.patience = PATIENCE_S
+            self._stage = COMMITTING
+            self._usual.commit()
+            set_time(self._timer, INFINITY)
+            if not batches and self._accumulator.unsettled:
+                return False  # accepted before the gate closed
+            return (not batches or self._store(requests, batches, now, until, notifies)) and self._end(commits, until)
         finally:
-            watch(self._epoll, commits._descriptor, True)
+            for descriptor in deaf:
+                watch(self._epoll, descriptor, True)
+            if self._stage != NOWHERE:
+                set_time(self._timer, now)  # the caller goes on; if a signal handler raises instead, the loop does
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _store(self, lane: Lane, queue: PartitionQueue, now: cython.double, until: cython.double, notifies: cython.bint) -> cython.bint:
-        """Send the batch, and settle it when it is stored; False if that is not all that is to be sent, or not known.
+    def _deafen(self, commits: CommitLane, requests: list, deaf: list) -> cython.bint:
+        """Have the loop watch none of these sockets; *deaf* gets those that it does not watch any more."""
+        request: LaneRequest
+        descriptors: list = [commits._descriptor]
+        for request in requests:
+            descriptors.append(request.first._descriptor)  # noqa: PERF401 a C field of a typed variable
+        for descriptor in descriptors:
+            if not watch(self._epoll, descriptor, False):
+                return False
+            deaf.append(descriptor)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _store(self, requests: list, batches: list, now: cython.double, until: cython.double, notifies: cython.bint) -> cython.bint:
+        """Send the batches, and settle them when they are stored; False if that is not all that is to be sent, or not
+        known.
         """
+        request: LaneRequest
         if now < self._usual.markers.due:
             if not self._rested(self._usual.markers.due - now):
                 return False
             now = self._clock()
-        batch: Batch = self._accumulator.start_lone(queue, LARGEST)
-        if batch is None:
+        if not self._accumulator.start_open(batches):
             return False
-        self._batch, self._lane, self._sent_at = batch, lane, now
-        self._usual.leaves(batch, lane.sequence, lane.leader, now)
-        self._rest = lane.write(batch, now)
-        if self._rest is not None:
-            self._rest = self._sent_rest(lane._descriptor, self._rest, until)
-        if self._rest is not None or not self._comes(lane._descriptor, until):
-            return False
-        if (not notifies and batch.result._callback is not None) or not lane.take_answer():
-            return False
-        self._usual.stored(lane.sequence, self._clock())
-        self._settle()
+        self._requests = requests
+        for request in requests:
+            self._leave(request, now)
+        for request in requests:
+            if request.rest is not None:
+                request.rest = self._sent_rest(request.first._descriptor, request.rest, until)
+        for request in requests:
+            if request.rest is not None or not self._comes(request.first._descriptor, until):
+                return False
+            if (not notifies and request.notifies()) or not request.take_answer():
+                return False
+            self._settle_request(request)
         return self._accumulator.unsettled == 0
+
+    @cython.cfunc
+    def _leave(self, request: LaneRequest, now: cython.double) -> object:
+        lane: Lane
+        for lane, batch in zip(request.lanes, request.batches):  # noqa: B905 compiled: of equal lengths
+            self._usual.leaves(batch, lane.sequence, lane.leader, now)
+        request.write(now)
+
+    @cython.cfunc
+    def _settle_request(self, request: LaneRequest) -> object:
+        """Its answer was taken."""
+        lane: Lane
+        now: cython.double = self._clock()
+        self._requests = [other for other in self._requests if other is not request]
+        for lane in request.lanes:
+            self._usual.stored(lane.sequence, now)
+        request.settle(self._accumulator, now)
 
     @cython.cfunc
     def _sent_rest(self, descriptor: cython.int, rest: bytes, until: cython.double) -> bytes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyclient.buffers.batch import Batch
 from pyclient.codec.apis import Api
 from pyclient.codec.compression import Compression
-from pyclient.codec.produce import TOPIC_IDS_SINCE, lone_answer, lone_request
+from pyclient.codec.produce import TOPIC_IDS_SINCE, ProduceTerms, lone_answer, lone_request
 from pyclient.core.manager import Request, Unknown
 from pyclient.core.sending.sender import Repetition
 from pyclient.core.sending.sequencing import PRODUCER_EXPIRATION
@@ -28,7 +28,6 @@ from pyclient.runtime.loop_lending import LendingSelector
 from pyclient.runtime.loop_thread import runs_here
 
 if TYPE_CHECKING:
-    from pyclient.net.transaction_exchange import CommitLane
     from pyclient.producer.core import ProducerCore
 
 _log = logging.getLogger(__name__)
@@ -84,8 +83,9 @@ class LoneLanes:
             return None
         version = connection.versions.choose(Api.PRODUCE, repetition.versions)
         topic = repetition.topic_id if version >= TOPIC_IDS_SINCE and repetition.topic_id is not None else queue.topic
-        request = lone_request(version, connection.client_id, topic, queue.partition, acks=core.config.acks, timeout_ms=round(core.request_timeout * 1000),
-                               transactional_id=None if core.transactions is None else core.transactions.transactional_id)
+        terms = ProduceTerms(version, connection.client_id, core.config.acks, timeout_ms=round(core.request_timeout * 1000),
+                             transactional_id=None if core.transactions is None else core.transactions.transactional_id)
+        request = lone_request(terms, topic, queue.partition)
         if request is None:
             return None
         ends = connection.session.ends_at
@@ -93,26 +93,28 @@ class LoneLanes:
         unstamped = sequence.producer_id is None or transactional
         stamp = (-1, -1) if unstamped or sequence.producer_id is None else (sequence.producer_id, sequence.epoch)
         node, figures = found
-        return Lane(connection, sequence, node, leader=repetition.leader, version=version, descriptor=sock.fileno(), stamp=stamp, until=float("inf") if ends is None else ends,
+        return Lane(connection, sequence, node, leader=repetition.leader, address=(topic, queue.partition), terms=terms, descriptor=sock.fileno(), stamp=stamp, until=float("inf") if ends is None else ends,
                     expiry=float("inf") if transactional else PRODUCER_EXPIRATION, request=request, answer=lone_answer(version, topic, queue.partition),
                     figures=(*figures, self._metrics.requests, self._metrics.of(queue.topic)))
 
-    def _hand_over(self, lane: Lane, batch: Batch, sent_at: float, rest: bytes | None) -> None:
+    def _hand_over(self, lanes: list[Lane], batches: list[Batch], sent_at: float, rest: bytes | None) -> None:
         """The request is in flight as if the sender and the driver had written it."""
-        self._adopt(lane, lambda: self._core.sender.adopt(lane.sequence, batch), sent_at, rest, "a lone request")
-        self._core.metadata.want(batch.queue.topic, sent_at)
+        first, sequences = lanes[0], [lane.sequence for lane in lanes]
+        self._adopt(first.connection, first.terms.version, lambda: self._core.sender.adopt(sequences, batches), sent_at, rest, "a lone request")
+        for batch in batches:
+            self._core.metadata.want(batch.queue.topic, sent_at)
 
-    def _adopt(self, lane: Lane | CommitLane, adopted: Callable[[], Request], sent_at: float, rest: bytes | None, what: str) -> None:
-        """The connection waits for the answer to *what*, the request that *adopted* returns."""
+    def _adopt(self, connection: Connection, version: int, adopted: Callable[[], Request], sent_at: float, rest: bytes | None, what: str) -> None:
+        """*connection* waits for the answer to *what*, the request that *adopted* returns, in *version*."""
         request: Request | None = None
         try:
             request = adopted()
-            lane.connection.adopt(request, lane.version, sent_at, rest)
+            connection.adopt(request, version, sent_at, rest)
         except Exception as error:  # noqa: BLE001 the loop must go on, and the request needs an outcome
             _log.exception("a defect in the client: %s could not be handed over; closing the connection", what)
             cause = KafkaError(f"{what} could not be handed over: {error!r}")
-            lane.connection.close(cause)
-            if request is not None and not lane.connection.in_flight:
+            connection.close(cause)
+            if request is not None and not connection.in_flight:
                 request.done(self._core.clock(), Unknown(cause))
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 TRIED: Final = 8
 SELDOM: Final = 64
 """A producer whose last `TRIED` commits were no usual ones tries with each `SELDOM`-th."""
-MOST_PARTITIONS: Final = 16
+MOST_PARTITIONS: Final = 64
 """Of a topic, that get lanes together."""
 
 
@@ -149,7 +149,7 @@ class TransactionLanes(LoneLanes):
         self._transactions.adopt_commit()
         if ending is not None:
             node = ending.known.node
-            self._adopt(ending, lambda: self._transactions.adopt_end(sent_at, node), sent_at, rest, "a commit")
+            self._adopt(ending.connection, ending.version, lambda: self._transactions.adopt_end(sent_at, node), sent_at, rest, "a commit")
         self._core.driver.wake()
 
     def _on_linger(self) -> None:

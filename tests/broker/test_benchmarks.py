@@ -49,7 +49,7 @@ def test_every_client_sends_one_record_at_a_time_and_ours_show_where_its_time_go
 
 def test_every_client_commits_transactions_and_passes_records_through(kafka_cluster: LocalCluster) -> None:
     chance = random.Random(1)
-    found = transactions.batches(kafka_cluster, 10, 8, tuple(_transactions.BATCHES), 1, chance)
+    found = transactions.batches(kafka_cluster, transactions.Case(10, 8, keyed=True), tuple(_transactions.BATCHES), 1, chance)
     assert found.keys() == _transactions.BATCHES.keys()
     assert all(0 < row["p50_ms"] <= row["p99_ms"] and row["per_s"] > 0 for row in found.values())
     passed = transactions.loops(kafka_cluster, 600, tuple(_transactions.LOOPS), 1, chance)

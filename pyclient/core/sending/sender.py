@@ -176,12 +176,15 @@ class Sender:
         versions = None if self._transactions is None else self._transactions.produce_versions
         return Repetition(queue, sequence, leader, topic.id_bytes, produce_versions(versions, by_id=topic.id_bytes is not None))
 
-    def adopt(self, sequence: PartitionSequence, batch: Batch) -> Request:
-        """A batch of `repetition` has left beside `poll` and `lone`: it is in flight, in this request."""
-        assert sequence.leader is not None
-        sequence.in_flight.append(batch)
-        self._in_flight += 1
-        return self._produce_request(sequence.leader.node, [batch])
+    def adopt(self, sequences: list[PartitionSequence], batches: list[Batch]) -> Request:
+        """Batches of `repetition` have left beside `poll` and `lone`, to one node: they are in flight, in this request.
+        """
+        leader = sequences[0].leader
+        assert leader is not None
+        for sequence, batch in zip(sequences, batches, strict=True):
+            sequence.in_flight.append(batch)
+        self._in_flight += len(batches)
+        return self._produce_request(leader.node, batches)
 
     def next_deadline(self) -> float | None:
         """The next linger, end of a pause, expiry, or node to avoid."""

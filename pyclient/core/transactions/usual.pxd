@@ -13,7 +13,8 @@ cdef class UsualTransactions:
     cdef object _ended
 
     cpdef bint begin(self, double now) except -1
-    cpdef bint may_commit(self, sequence) except -1
+    cpdef bint may_commit(self) except -1
+    cpdef bint may_send(self, sequence) except -1
     cpdef void commit(self) except *
     cpdef void leaves(self, Batch batch, sequence, leader, double now) except *
     cpdef void stored(self, sequence, double now) except *

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
-"""The transaction that nearly every one is, as the manager's state: begun, its records in one batch, committed.
+"""The transaction that nearly every one is, as the manager's state: begun, its records sent at once, committed.
 
 `UsualTransactions` decides whether nothing else is to be done, and does what `Transactions` and the partition's
 sequence do then, in protocol V2. It runs no interpreted code, so no signal handler runs between two steps. All that is
@@ -49,15 +49,19 @@ class UsualTransactions:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def may_commit(self, sequence: object) -> cython.bint:
-        """Whether a commit has only to send a last batch, in the order of *sequence*; None: there is none."""
+    def may_commit(self) -> cython.bint:
+        """Whether a commit has only to send the last batches, each of which `may_send`."""
         manager: object = self._manager
         if manager.state is not _OPEN or not self._is_calm(manager):
             return False
-        if sequence is not None and (sequence.state is _DRAINING or sequence.in_flight):
-            return False
         progress: object = manager._progress
         return not (progress.wanted or progress.offsets or progress.groups or progress.doubtful) and progress.error is None
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def may_send(self, sequence: object) -> cython.bint:
+        """Whether nothing of the partition of *sequence* is in flight or missing."""
+        return not (sequence.state is _DRAINING or sequence.in_flight)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -73,7 +77,7 @@ class UsualTransactions:
 
     @cython.ccall
     def leaves(self, batch: Batch, sequence: object, leader: object, now: cython.double) -> cython.void:
-        """The only batch leaves: *sequence* follows the epoch of the transaction and the leader, and numbers it."""
+        """A partition's only batch leaves: *sequence* follows the transaction's epoch and leader, and numbers it."""
         producer: object = self._manager.producer
         if sequence.producer_id != producer[0] or sequence.epoch != producer[1]:
             sequence.producer_id, sequence.epoch = producer

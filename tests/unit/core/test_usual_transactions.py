@@ -45,7 +45,7 @@ def test_a_usual_transaction_leaves_the_state_that_any_other_leaves() -> None:
     assert one.gates[-1] is other.gates[-1] is None
     in_a_transaction(one)
     in_a_transaction(other)
-    assert usual(one).may_commit(None)
+    assert usual(one).may_commit()
     usual(one).commit()
     pending = other.transactions.commit()
     assert one.transactions.state is other.transactions.state is TransactionState.COMMITTING
@@ -74,7 +74,7 @@ def test_T05_protocol_V1_has_no_usual_transaction(level: int) -> None:
     made = ready(level)
     assert not usual(made).begin(made.world.now)
     made.transactions.begin(made.world.now)
-    assert not usual(made).may_commit(None)
+    assert not usual(made).may_commit()
 
 
 def test_a_transaction_begins_between_transactions_only() -> None:
@@ -128,10 +128,10 @@ def aborting(made: Transacting) -> None:
 def test_a_commit_is_usual_only_if_nothing_but_records_is_in_it(what: Callable[[Transacting], None]) -> None:
     made = ready()
     made.transactions.begin(made.world.now)
-    assert usual(made).may_commit(None)
+    assert usual(made).may_commit()
     what(made)
     before = state_of(made)
-    assert not usual(made).may_commit(None)
+    assert not usual(made).may_commit()
     assert state_of(made) == before
 
 
@@ -139,12 +139,12 @@ def test_a_commit_waits_for_a_sequence_that_is_broken_or_in_flight() -> None:
     made = ready()
     made.transactions.begin(made.world.now)
     sequence = TransactionalSequence(5, epochs=made.transactions)
-    assert usual(made).may_commit(sequence)
+    assert usual(made).may_send(sequence)
     sequence.state = SequenceState.DRAINING
-    assert not usual(made).may_commit(sequence)
+    assert not usual(made).may_send(sequence)
     sequence.state = SequenceState.FLOWING
     sequence.in_flight.append(a_batch())
-    assert not usual(made).may_commit(sequence)
+    assert not usual(made).may_send(sequence)
 
 
 def a_batch() -> Batch:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyclient import Producer
@@ -43,8 +43,8 @@ FAULTS: Final[dict[str, Verdict]] = {
 }
 VARIABLE: Final = ("metadata-age", "latency", "time", "throttle", "connection", "incoming", "outgoing", "request-total", "node=-")
 """Times, and what depends on the requests that a client makes beside Produce and EndTxn."""
-Step = tuple[str, str, int]
-"""What to do, the API that a fault is about, and on which partition."""
+Step = tuple[str, str, tuple[int, ...]]
+"""What to do, the API that a fault is about, and on which partitions."""
 
 
 @pytest.fixture
@@ -328,6 +328,98 @@ def test_calls_that_took_place_here_are_timed(producer: Producer) -> None:
         assert after[name] > before[name]
 
 
+# --- batches of several partitions -----------------------------------------------------------------------------------
+
+
+def transact_by_key(producer: Producer, number: int, *topics: str) -> dict[str, list[bytes]]:
+    """A transaction with ten records for each topic, whose keys go to all of its partitions; returns them."""
+    sent = {topic: [b"%d-%d" % (number, each) for each in range(10)] for topic in topics}
+    producer.begin_transaction()
+    for topic, values in sent.items():
+        for each, value in enumerate(values):
+            producer.send(topic, value, b"%d" % each)
+    producer.commit_transaction()
+    return sent
+
+
+def in_all_partitions(cluster: FakeCluster, topic: str) -> list[bytes]:
+    return sorted(record.value or b"" for partition in range(PARTITIONS) for record in cluster.records(topic, partition))
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_records_of_several_partitions_and_topics_are_committed_the_usual_way(brokers: int, ways: list[str]) -> None:
+    """Each node gets one request."""
+    with FakeCluster(brokers=brokers) as cluster, made(cluster) as producer:
+        sent: dict[str, list[bytes]] = {"t": [], "u": []}
+        for topic in sent:
+            cluster.create_topic(topic, PARTITIONS)
+        producer.init_transactions()
+
+        def usual() -> bool:
+            del ways[:]
+            asked = len(cluster.requests("Produce"))
+            for topic, values in transact_by_key(producer, len(sent["t"]), "t", "u").items():
+                sent[topic] += values
+            return not ways and len(cluster.requests("Produce")) == asked + brokers
+
+        eventually(usual)
+        assert {topic: in_all_partitions(cluster, topic) for topic in sent} == {topic: sorted(values) for topic, values in sent.items()}
+
+
+@pytest.mark.parametrize("fault", sorted(set(FAULTS) - {"cannot be committed"}))
+def test_batches_of_one_node_are_stored_once_whatever_the_answer_of_another_is(fault: str) -> None:
+    with FakeCluster(brokers=3) as cluster, made(cluster) as producer:
+        cluster.create_topic("t", PARTITIONS)
+        producer.init_transactions()
+        sent = []
+        for number in range(20):
+            with cluster.intercept(FAULTS[fault], "Produce", times=1) if number % 2 else contextlib.nullcontext():
+                sent += transact_by_key(producer, number, "t")["t"]
+        assert in_all_partitions(cluster, "t") == sorted(sent)
+
+
+def test_a_partition_whose_leader_moves_is_sent_again_alone() -> None:
+    with FakeCluster(brokers=3) as cluster, made(cluster) as producer:
+        cluster.create_topic("t", PARTITIONS)
+        producer.init_transactions()
+        sent = []
+        for number in range(20):
+            cluster.move_leader("t", number % PARTITIONS, 1 + number // 3 % 3)
+            sent += transact_by_key(producer, number, "t")["t"]
+        assert in_all_partitions(cluster, "t") == sorted(sent)
+
+
+def test_batches_that_are_too_large_together_leave_in_several_requests(cluster: FakeCluster, ways: list[str]) -> None:
+    with made(cluster, max_request_size=1500, batch_size=1200) as producer:
+        until_usual(producer)
+        for _ in range(5):
+            producer.begin_transaction()
+            for partition in range(PARTITIONS):
+                producer.send("t", bytes(1000), partition=partition)
+            del ways[:]
+            producer.commit_transaction()
+            assert "batch" in ways
+        assert max(sum(len(each.records) for topic in request.body.topic_data for each in topic.partition_data)
+                   for request in cluster.requests("Produce")) <= 1500
+
+
+def test_a_transaction_of_several_partitions_is_counted_as_any_other(cluster: FakeCluster) -> None:
+    def counted(*, usual: bool) -> dict[str, float]:
+        with made(cluster) as producer:
+            if not usual:
+                exchange_of(producer).close()
+            producer.init_transactions()
+            for _ in range(50):
+                producer.begin_transaction()
+                for key in range(10):
+                    producer.send("t", b"x" * 100, b"%d" % key, timestamp=1)
+                producer.commit_transaction()
+            found = producer.metrics()
+            return {name: value for name, value in found.items() if "-rate" not in name and not any(word in name for word in VARIABLE)}
+
+    assert counted(usual=True) == counted(usual=False)
+
+
 # --- what is not usual -----------------------------------------------------------------------------------------------
 
 
@@ -447,6 +539,17 @@ def test_the_batch_of_a_usual_transaction_waits_for_the_markers_of_the_last_one(
     assert any(found)
 
 
+def test_a_usual_transaction_that_came_too_early_makes_the_pause_longer(cluster: FakeCluster, producer: Producer, ways: list[str]) -> None:
+    def longer() -> bool:
+        before = markers_of(producer).pause
+        del ways[:]
+        with cluster.intercept(Delay(0.04), "Produce", times=1):
+            transact(producer, b"x")
+        return "commit" not in ways and markers_of(producer).pause > before
+
+    eventually(longer)
+
+
 def test_the_end_of_each_usual_transaction_is_known_to_the_next_one(producer: Producer, ways: list[str]) -> None:
     found = []
     for number in range(20):
@@ -540,6 +643,31 @@ def test_a_record_that_is_accepted_as_the_commit_begins_is_part_of_it(cluster: F
     manager.on_gate = slip_in
     eventually(slipped_in)
     assert values(cluster, 1) == slipped
+
+
+def test_a_batch_that_fills_as_the_commit_begins_is_part_of_it(cluster: FakeCluster) -> None:
+    """Another thread fills it after the commit has looked for batches: it is sealed by the time it should leave."""
+    with made(cluster, batch_size=2000) as producer:
+        until_usual(producer)
+        filled: list[bytes] = []
+        manager = producer._core.transactions
+        assert manager is not None
+        close_gate = manager.on_gate
+
+        def fill(error: KafkaError | None) -> None:
+            if error is not None and state(producer) is TransactionState.IN_TRANSACTION:
+                for _ in range(30):
+                    filled.append(b"%0100d" % len(filled))
+                    producer.send("t", filled[-1], partition=0)
+            close_gate(error)
+
+        def filled_in() -> bool:
+            transact(producer, b"first")
+            return len(filled) >= 90
+
+        manager.on_gate = fill
+        eventually(filled_in)
+    assert values(cluster) == filled
 
 
 def test_a_linger_that_ends_sends_the_records_before_the_commit(cluster: FakeCluster) -> None:
@@ -662,59 +790,57 @@ def test_another_producer_with_the_id_fences_this_one(cluster: FakeCluster, prod
 
 
 def steps() -> st.SearchStrategy[list[Step]]:
-    what = st.sampled_from(["commit", "commit", "commit", "block", "bulk", "abort", "flush", "two partitions", "callback", "metrics", "move", *FAULTS])
-    return st.lists(st.tuples(what, st.sampled_from(["Produce", "EndTxn"]), st.integers(0, PARTITIONS - 1)), min_size=5, max_size=20)
+    what = st.sampled_from(["commit", "commit", "commit", "block", "bulk", "abort", "flush", "callback", "metrics", "move", *FAULTS])
+    partitions = st.sampled_from([(0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2)])
+    return st.lists(st.tuples(what, st.sampled_from(["Produce", "EndTxn"]), partitions), min_size=5, max_size=20)
 
 
-@given(steps())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_happens_what_was_committed_is_stored_once_in_order(fake_cluster: FakeCluster, given_steps: list[Step]) -> None:
-    topic = f"t{len(fake_cluster.topics())}"
-    fake_cluster.create_topic(topic, PARTITIONS)
-    with made(fake_cluster) as producer:
+@pytest.mark.parametrize("brokers", [1, 3])
+@given(given_steps=steps())
+@settings(max_examples=30, deadline=None)
+def test_whatever_happens_what_was_committed_is_stored_once_in_order(brokers: int, given_steps: list[Step]) -> None:
+    with FakeCluster(brokers=brokers) as cluster, made(cluster) as producer:
+        cluster.create_topic("t", PARTITIONS)
         producer.init_transactions()
-        run = Run(fake_cluster, producer, topic)
+        run = Run(cluster, producer)
         for number, step in enumerate(given_steps):
             run.take(number, *step)
-    for partition in range(PARTITIONS):
-        assert [record.value for record in fake_cluster.records(topic, partition)] == run.committed[partition]
+        for partition in range(PARTITIONS):
+            assert [record.value for record in cluster.records("t", partition)] == run.committed[partition]
 
 
 class Run:
     """Transactions one after the other, and what must be stored then."""
 
-    def __init__(self, cluster: FakeCluster, producer: Producer, topic: str) -> None:
+    def __init__(self, cluster: FakeCluster, producer: Producer) -> None:
         self.committed: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
-        self._cluster, self._producer, self._topic = cluster, producer, topic
+        self._cluster, self._producer = cluster, producer
 
-    def take(self, number: int, what: str, api: str, partition: int) -> None:
+    def take(self, number: int, what: str, api: str, partitions: tuple[int, ...]) -> None:
         """One step is one transaction, with a fault or not."""
         fault = FAULTS.get(what)
         with contextlib.nullcontext() if fault is None else self._cluster.intercept(fault, api, times=1):
             try:
-                self._transact(number, what, partition)
+                self._transact(number, what, partitions)
             except TransactionAbortableError:
                 self._producer.abort_transaction()
 
-    def _transact(self, number: int, what: str, partition: int) -> None:
-        producer, value = self._producer, b"%d" % number
-        sent = {partition: [value]}
+    def _transact(self, number: int, what: str, partitions: tuple[int, ...]) -> None:
+        producer = self._producer
+        values = [b"%d" % number, b"a", b"b"] if what == "bulk" else [b"%d" % number]
         if what == "metrics":
             producer.metrics()
         producer.begin_transaction()
-        if what == "bulk":
-            sent[partition] = [value, b"a", b"b"]
-            producer.send_many(self._topic, sent[partition], partition=partition)
-        else:
-            producer.send(self._topic, value, partition=partition, on_delivery=(lambda _: None) if what == "callback" else None)
-        if what == "two partitions":
-            sent[(partition + 1) % PARTITIONS] = [value]
-            producer.send(self._topic, value, partition=(partition + 1) % PARTITIONS)
+        for partition in partitions:
+            if what == "bulk":
+                producer.send_many("t", values, partition=partition)
+            else:
+                producer.send("t", values[0], partition=partition, on_delivery=(lambda _: None) if what == "callback" else None)
         if what == "flush":
             producer.flush()
         if what == "abort":
             producer.abort_transaction()
             return
         producer.commit_transaction()
-        for each, stored in sent.items():
-            self.committed[each] += stored
+        for partition in partitions:
+            self.committed[partition] += values
