@@ -10,17 +10,20 @@ import concurrent.futures
 import contextlib
 import contextvars
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 
 class LoopCall(Generic[T]):
-    """One call. Its maker's thread may wait for it; the loop begins and ends it."""
+    """One call. Its maker's thread may wait for it; the loop begins and ends it.
 
-    def __init__(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
-        self._work = work
+    The loop calls *make*: between a coroutine and its task, Ctrl-C would leave one that nothing awaits.
+    """
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, T]], loop: asyncio.AbstractEventLoop) -> None:
+        self._make = make
         self._loop = loop
         self._context = contextvars.copy_context()
         self._task: asyncio.Task[T] | None = None
@@ -36,14 +39,16 @@ class LoopCall(Generic[T]):
         if self._cancelled:
             self.drop()
             return
-        self._task = self._loop.create_task(self._work, context=self._context)
+        self._task = self._loop.create_task(self._run(), context=self._context)
         self._task.add_done_callback(self._end)
+
+    async def _run(self) -> T:
+        return await self._make()
 
     def drop(self) -> None:
         """End as cancelled, unless it has begun. Any thread may call it for an ended loop."""
         if self._task is None and not self._ended:
             self._cancelled = True
-            self._work.close()
             self._open_gate()
 
     def _end(self, task: asyncio.Task[T]) -> None:

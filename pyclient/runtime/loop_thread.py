@@ -81,7 +81,7 @@ class Portal:
         """
         self._check_thread()
         self._check_open()
-        call = LoopCall(make(), self.loop)
+        call = LoopCall(make, self.loop)
         try:
             self._accept(call)
             return call.result()
@@ -95,7 +95,7 @@ class Portal:
     def submit(self, make: Callable[[], Coroutine[Any, Any, T]]) -> LoopCall[T]:
         """Start a coroutine on the loop without waiting for it."""
         self._check_open()
-        call = LoopCall(make(), self.loop)
+        call = LoopCall(make, self.loop)
         self._accept(call)
         return call
 

@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 STEP = 13
 """Not each byte code: every close needs a client."""
-pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning")  # made, and broken off
+pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <function WeakSet:pytest.PytestUnraisableExceptionWarning")
 
 
 class Closing:

@@ -1,11 +1,13 @@
 """Signal handlers, Ctrl-C and finalizers may run anywhere in the main thread, and may use the clients."""
 from __future__ import annotations
 
+import asyncio
 import gc
 import subprocess
 import sys
 import warnings
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,8 @@ from pyclient.buffers.delivery import BatchResult
 from pyclient.buffers.fetch_buffer import Entry, FetchBuffer
 from pyclient.codec.compression import Compression
 from pyclient.errors import ClientClosedError, DeliveryError
+from pyclient.runtime import loop_thread
+from pyclient.runtime.loop_call import LoopCall
 from pyclient.runtime.loop_thread import Portal
 from tests.threads.team import Team
 from tests.unit.buffers.accumulators import Clock, accumulator
@@ -88,33 +92,39 @@ async def one() -> int:
     return 1
 
 
-def test_a_handler_may_call_while_it_interrupts_a_call(portal: Portal) -> None:
+@pytest.fixture
+def interrupt_next_call(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Gets a handler, which runs once while a portal admits a call."""
+    handlers: list[Callable[[], object]] = []
+
+    def interrupted(make: Any, loop: asyncio.AbstractEventLoop) -> LoopCall[Any]:
+        if handlers:
+            handlers.pop()()
+        return LoopCall(make, loop)
+
+    monkeypatch.setattr(loop_thread, "LoopCall", interrupted)
+    return handlers.append
+
+
+def test_a_handler_may_call_while_it_interrupts_a_call(portal: Portal, interrupt_next_call: Callable[[Callable[[], object]], None]) -> None:
     found: list[int] = []
     team = Team()
-
-    def interrupted() -> Coroutine[None, None, int]:
-        """Runs while the portal admits a call."""
-        found.append(portal.call(one))
-        return one()
-
-    team.add("call", lambda: found.append(portal.call(interrupted)))
+    interrupt_next_call(lambda: found.append(portal.call(one)))
+    team.add("call", lambda: found.append(portal.call(one)))
     team.run()
     assert found == [1, 1]
 
 
-def test_a_handler_may_stop_the_portal_while_it_interrupts_a_call(portal: Portal) -> None:
+def test_a_handler_may_stop_the_portal_while_it_interrupts_a_call(portal: Portal, interrupt_next_call: Callable[[Callable[[], object]], None]) -> None:
     refused: list[ClientClosedError] = []
     team = Team()
 
-    def interrupted() -> Coroutine[None, None, int]:
-        portal.stop()
-        return one()
-
     def call() -> None:
         with pytest.raises(ClientClosedError) as caught:
-            portal.call(interrupted)
+            portal.call(one)
         refused.append(caught.value)
 
+    interrupt_next_call(portal.stop)
     team.add("call", call)
     team.run()
     assert refused

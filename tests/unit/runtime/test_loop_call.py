@@ -11,6 +11,10 @@ from pyclient.runtime.loop_thread import Portal
 from tests.interrupted_at import interrupted_at
 
 
+# Ctrl-C in what the garbage collector calls is printed; a coroutine that nothing awaits would be printed too.
+pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <function WeakSet:pytest.PytestUnraisableExceptionWarning")
+
+
 async def one() -> int:
     return 1
 
@@ -23,7 +27,6 @@ def works(portal: Portal) -> bool:
     return found == [1]
 
 
-@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning")  # made, and broken off
 def test_ctrl_c_at_any_byte_code_of_a_call_leaves_a_loop_that_takes_the_next_one() -> None:
     portal, number = Portal("portal"), 1
     while interrupted_at(number, lambda: portal.call(one)):
@@ -33,7 +36,6 @@ def test_ctrl_c_at_any_byte_code_of_a_call_leaves_a_loop_that_takes_the_next_one
     portal.stop()
 
 
-@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning")  # made, and broken off
 def test_a_call_that_ctrl_c_ended_does_nothing_behind_the_next_one() -> None:
     portal, number, going_on = Portal("portal"), 1, True
     did: list[str] = []
@@ -55,7 +57,6 @@ def test_a_call_that_ctrl_c_ended_does_nothing_behind_the_next_one() -> None:
     portal.stop()
 
 
-@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning")  # made, and broken off
 def test_ctrl_c_at_any_byte_code_of_an_end_is_made_up_for_by_the_next_end() -> None:
     number, going_on = 1, True
     while going_on:
