@@ -9,10 +9,10 @@ SHELL := /bin/bash
 
 VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin
-export PYSPARK_PYTHON := $(BIN)/python
-export PYSPARK_DRIVER_PYTHON := $(BIN)/python
 # pip would build for another place than the tests look at when a user's own settings leak in.
 unexport PYTHONPATH PYTHONHOME
+# What calls Spark names its Python by `prepare_environment`; one that is set here would start each process slowly.
+unexport PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 # Images of Python set it: each process would compile the package again, and pytest rewrite every test.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
 @contextmanager
 def session(scratch: Path) -> Iterator[SparkSession]:
     """A Spark of our own on two cores, quiet, with all its files in *scratch*."""
-    prepare_environment()
+    prepare_environment(local=True)
     from pyspark.sql import SparkSession
 
     settings: dict[str, bool | float | int | str | None] = {

@@ -50,10 +50,10 @@ def start(spark: SparkSession) -> StreamingQuery:
 
 def main(file: str | None = None) -> None:
     """Run the job; without *file* its settings come from spark-submit."""
-    prepare_environment()
+    given: dict[str, bool | float | int | str | None] = {**properties(Path(file).read_text())} if file is not None else {}
+    prepare_environment(local=str(given.get("spark.master")).startswith("local"))
     from pyspark.sql import SparkSession
 
-    given: dict[str, bool | float | int | str | None] = {**properties(Path(file).read_text())} if file is not None else {}
     spark = SparkSession.builder.config(map=given).getOrCreate()
     register(spark)
     start(spark).awaitTermination()

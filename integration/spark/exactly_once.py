@@ -18,7 +18,7 @@ from pyclient.errors import AuthorizationError, ConfigurationError, KafkaError, 
 from pyclient.integration.spark.context import QUERY_ID, RUN_ID, property_of
 from pyclient.integration.spark.markers import ACCEPT, Batch, claim
 from pyclient.integration.spark.rows import used_columns
-from pyclient.integration.spark.slots import DIGEST, SLOT, SlotClients, SlotOptions, SlotTask, shared_options, write_slot
+from pyclient.integration.spark.slots import SlotClients, SlotOptions, SlotTask, shared_options, write_slot
 from pyclient.records import NewPartitions, NewTopic
 
 if TYPE_CHECKING:
@@ -79,14 +79,15 @@ class ExactlyOnce:
 def divided(frame: DataFrame, slots: int) -> DataFrame:
     """*frame* with each row in the partition of its slot: the same in every repetition, however Spark holds the rows.
 
-    Rows of one key are in one slot, and so in one transaction. Rows without a key are divided by what they hold.
+    Rows of one key are in one slot, and so in one transaction. Rows without a key are divided by their values. Tasks
+    compute the same (`row_hash`): a column with the slot would be written, shuffled and sent to Python with each row.
     """
     from pyspark.sql import functions as fn
 
-    whole = fn.xxhash64(*frame.columns)
-    chosen = fn.coalesce(fn.when(fn.col("key").isNotNull(), fn.xxhash64("key")), whole) if "key" in frame.columns else whole
-    numbered = frame.withColumn(DIGEST, whole).withColumn(SLOT, fn.pmod(chosen, fn.lit(slots).cast("long")).cast("int"))
-    return numbered.repartitionById(slots, fn.col(SLOT))
+    chosen = fn.xxhash64("value")
+    if "key" in frame.columns:
+        chosen = fn.when(fn.col("key").isNotNull(), fn.xxhash64("key")).otherwise(chosen)
+    return frame.repartitionById(slots, fn.pmod(chosen, fn.lit(slots).cast("long")).cast("int"))
 
 
 def batch_of(frame: DataFrame, number: int) -> Batch:

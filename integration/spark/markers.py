@@ -23,7 +23,7 @@ import attrs
 
 from pyclient.errors import ConfigurationError, IllegalStateError
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Of markers and of the way rows are divided among slots: a change of either needs a new number."""
 ACCEPT: Final = "accept"
 FAIL: Final = "fail"

@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 FETCH_WAIT_MS: Final = "20"
 """A kept consumer that has read a partition to its end asks for more; the next task's request waits behind that."""
+DEFAULTS: Final = {"auto.offset.reset": "none", "allow.auto.create.topics": "false", "max.poll.records": "50000", "fetch.max.wait.ms": FETCH_WAIT_MS}
 CLIENT: Final = "kafka."
 SERVERS: Final = "kafka.bootstrap.servers"
 
@@ -156,7 +157,7 @@ class SourceOptions:
             max_records=given.count("maxRecordsPerPartition"),
             include_headers=given.truth("includeHeaders", default=False),
             poll_timeout=(given.count("kafkaConsumer.pollTimeoutMs") or 120_000) / 1000,
-            client={"auto.offset.reset": "none", "allow.auto.create.topics": "false", "max.poll.records": "50000", "fetch.max.wait.ms": FETCH_WAIT_MS, **given.client()},
+            client=with_defaults(given.client(), DEFAULTS),
             given=given.names,
         )
         ConsumerConfig.parse(parsed.client)
@@ -296,6 +297,14 @@ def _time(text: str) -> int:
     if int(text) < 0:
         raise ValueError(text)
     return int(text)
+
+
+def with_defaults(client: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """The options of a consumer, and of *defaults* those that none of them sets, however it spells them."""
+    from pyclient.config import ConsumerConfig  # here: a writer does without
+
+    known = ConsumerConfig.parse(client).given
+    return {**{name: value for name, value in defaults.items() if name.replace(".", "_") not in known}, **client}
 
 
 def _subscription(given: _Given) -> dict[str, Any]:

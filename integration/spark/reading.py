@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyclient.consumer.facade import Consumer
@@ -17,7 +17,7 @@ from pyclient.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from pyclient.integration.spark.columns import table_for_spark
 from pyclient.integration.spark.context import task_name
 from pyclient.integration.spark.offsets import DATA_LOSS, OffsetRange
-from pyclient.integration.spark.options import SourceOptions
+from pyclient.integration.spark.options import SourceOptions, with_defaults
 from pyclient.integration.spark.producers import borrowed
 
 if TYPE_CHECKING:
@@ -31,6 +31,12 @@ LOOK_S: Final = 0.2
 """Longest wait in one poll: a range may end with offsets that hold no record, which poll waits through."""
 
 
+MANY: Final = 20_000
+"""Offsets of a range that is read in larger fetches: they make larger batches, which cost a sixth less CPU. Behind a
+smaller range they would bring records that are not part of it."""
+LARGE_FETCH: Final = {"max.partition.fetch.bytes": str(4 * 2**20)}
+
+
 def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """The records of *wanted* in the columns of the source.
 
@@ -38,13 +44,19 @@ def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.Recor
         OffsetOutOfRangeError: part of it is not in the log any more, and ``failOnDataLoss`` is on.
         KafkaTimeoutError: nothing came for ``kafkaConsumer.pollTimeoutMs``.
     """
-    with borrowed({**options.client, "client": "reader"}, lambda: Consumer(options.client)) as consumer:
+    client = client_options(wanted, options)
+    with borrowed({**client, "client": "reader"}, lambda: Consumer(client)) as consumer:
         consumer.assign([wanted.tp])
         consumer.seek(wanted.tp, wanted.start)
         for records in _polled(consumer, wanted, options):
             yield from _batches(records, wanted, options)
         consumer.assign([])
     log.info("%s: %s read", task_name(), wanted)
+
+
+def client_options(wanted: OffsetRange, options: SourceOptions) -> Mapping[str, str]:
+    """The consumer's options; what the user sets is left as it is."""
+    return with_defaults(options.client, LARGE_FETCH) if len(wanted) >= MANY else options.client
 
 
 def _polled(consumer: Consumer, wanted: OffsetRange, options: SourceOptions) -> Iterator[Records]:

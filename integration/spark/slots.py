@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import attrs
 import tenacity
 
+from pyclient.codec.arrow_input import digest
 from pyclient.config import ConsumerConfig, ProducerConfig
 from pyclient.config.declaration import Config
 from pyclient.consumer.facade import Consumer
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SLOT: Final = "__slot"
-DIGEST: Final = "__digest"
-"""Columns that the driver adds: the row's slot, and a hash of the whole row."""
 LOOK_S: Final = 0.2
 FIRST_WINDOW: Final = 16
 """So many offsets from the end the last marker is looked for first: a marker and its transaction's end take two."""
@@ -178,7 +176,7 @@ def write_slot(clients: SlotClients, slot: int, batches: Iterator[pa.RecordBatch
         IllegalStateError: another run has taken over, or the rows are not those that were written before.
         KafkaError: they cannot be written; nothing of them is committed.
     """
-    rows = TalliedRows(batches, slot)
+    rows = TalliedRows(batches, slot, slots)
     clients.fence(slot)  # before the marker is read: then no older producer can write another one
     marker = clients.marker(slot)
     written = not is_written(marker, batch, slot)
@@ -222,17 +220,18 @@ def _written_by_another(clients: SlotClients, slot: int, batch: Batch) -> Marker
 
 
 class TalliedRows:
-    """The batches of rows of one slot, counted as they pass; without the columns that the driver has added."""
+    """The batches of rows of one slot, counted as they pass: behind sending, whose errors say which row is wrong."""
 
-    def __init__(self, batches: Iterator[pa.RecordBatch], slot: int) -> None:
+    def __init__(self, batches: Iterator[pa.RecordBatch], slot: int, slots: int) -> None:
         self.tally = Tally()
         self._batches = batches
         self._slot = slot
+        self._slots = slots
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for each in self._batches:
+            yield each
             self._count(each)
-            yield each.drop_columns([SLOT, DIGEST])
 
     def drain(self) -> None:
         """Count what is left."""
@@ -240,14 +239,10 @@ class TalliedRows:
             self._count(each)
 
     def _count(self, batch: pa.RecordBatch) -> None:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if not batch.num_rows:
             return
-        low, high = pc.min(batch.column(SLOT)).as_py(), pc.max(batch.column(SLOT)).as_py()
+        added, low, high = digest(batch, self._slots)
         if not low == high == self._slot:
             raise IllegalStateError(f"Spark gave rows of slots {low} to {high} to the task of slot {self._slot}: its plan was changed behind the "
                                     "sink's division of rows. Nothing of them is committed.")
-        digest = pc.sum(batch.column(DIGEST).view(pa.uint64())).as_py()  # of 64 bits: it wraps
-        self.tally = self.tally.plus(batch.num_rows, digest)
+        self.tally = self.tally.plus(batch.num_rows, added)

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyclient.codec.arrow_columns import Column
+from pyclient.codec.row_hash import digest_rows
 from pyclient.records import Headers
 
 LAST_SECOND: Final = (2**63 - 1) // 1000
@@ -239,6 +240,21 @@ def _starts_before(arrow: Any, array: Any) -> bool:
     elif types.is_struct(array.type):
         within = [array.field(at) for at in range(array.type.num_fields)]
     return array.offset < 0 or any(_starts_before(arrow, each) for each in within)
+
+
+def digest(batch: Any, shares: int) -> tuple[int, int, int]:
+    """The digest of a batch of rows that are to be sent, their columns named as parts of a record, and the lowest and
+    highest share among *shares* that a row belongs to; see `row_hash`.
+
+    Raises:
+        ValueError: the offsets of a column are damaged.
+    """
+    arrow = _arrow()
+    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+    key, value, topic = (_bytes(arrow, arrays.get(name)) for name in ("key", "value", "topic"))
+    numbers = (_numbers(array.cast(arrow.int64())) for array in map(arrays.get, ("partition", "timestamp")) if array is not None)
+    others = tuple(each for each in (topic, *numbers) if each is not None)
+    return digest_rows(batch.num_rows, shares, key, value, others, _headers(arrow, arrays.get("headers")))
 
 
 # --- types ----------------------------------------------------------------------------------------------------------

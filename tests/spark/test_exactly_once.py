@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyclient import TopicPartition
+from pyclient.codec.arrow_input import digest
 from pyclient.errors import ConfigurationError, IllegalStateError
 from pyclient.integration.spark import KafkaSink, exactly_once
-from pyclient.integration.spark.exactly_once import ensure_marker_topic
+from pyclient.integration.spark.exactly_once import divided, ensure_marker_topic
 from pyclient.integration.spark.markers import Batch, Marker, claim
 from pyclient.integration.spark.options import SinkOptions
-from pyclient.integration.spark.slots import DIGEST, SLOT, SlotClients, SlotOptions, write_slot
+from pyclient.integration.spark.slots import SlotClients, SlotOptions, write_slot
 from pyclient.testing import LocalCluster
 from tests.kafka import make_topic, read
 from tests.spark.conftest import Load
@@ -194,10 +195,10 @@ def slot_options(cluster: LocalCluster, out: str) -> SlotOptions:
     return SlotOptions(sink=SinkOptions(topic=out, client=client), prefix=out, marker_topic=f"{out}-markers")
 
 
-def rows_of(slot: int, values: list[int]) -> pa.RecordBatch:
+def rows_of(values: list[int]) -> pa.RecordBatch:
     import pyarrow as pa
 
-    return pa.RecordBatch.from_pydict({"value": [str(each) for each in values], DIGEST: pa.array(values, pa.int64()), SLOT: pa.array([slot] * len(values), pa.int32())})
+    return pa.RecordBatch.from_pydict({"value": [str(each) for each in values]})
 
 
 @pytest.fixture
@@ -222,10 +223,10 @@ def test_a_task_that_was_fenced_by_a_second_attempt_succeeds_when_that_one_has_w
     claim(slots(), 1, batch, 1, accept=False)
 
     def held_up() -> Iterator[pa.RecordBatch]:
-        yield rows_of(0, [1, 2])
+        yield rows_of([1, 2])
         halfway.set()
         assert resumed.wait(LIMIT_S)
-        yield rows_of(0, [3])
+        yield rows_of([3])
 
     with ThreadPoolExecutor(1) as pool:
         zombie = pool.submit(write_slot, slots(), 0, held_up(), batch, 1)
@@ -233,7 +234,7 @@ def test_a_task_that_was_fenced_by_a_second_attempt_succeeds_when_that_one_has_w
         second = slots()
         second.fence(0)
         resumed.set()
-        assert write_slot(second, 0, iter([rows_of(0, [3, 2, 1])]), batch, 1) == (3, True)
+        assert write_slot(second, 0, iter([rows_of([3, 2, 1])]), batch, 1) == (3, True)
         assert zombie.result(LIMIT_S) == (3, False)
     assert committed(kafka_cluster, out, 3) == [1, 2, 3]
 
@@ -243,27 +244,53 @@ def test_a_task_of_an_older_run_ends_without_a_record(slots: Callable[[], SlotCl
     claim(slots(), 1, old, 1, accept=False)
     claim(slots(), 1, new, 1, accept=False)
     with pytest.raises(IllegalStateError, match="belongs to run new"):
-        write_slot(slots(), 0, iter([rows_of(0, [9])]), old, 1)
-    assert write_slot(slots(), 0, iter([rows_of(0, [1])]), new, 1) == (1, True)
+        write_slot(slots(), 0, iter([rows_of([9])]), old, 1)
+    assert write_slot(slots(), 0, iter([rows_of([1])]), new, 1) == (1, True)
     assert committed(kafka_cluster, out, 1) == [1]
 
 
 def test_rows_of_another_slot_end_the_task_and_nothing_is_committed(slots: Callable[[], SlotClients], out: str) -> None:
     batch = Batch("q", "r", 0)
     claim(slots(), 1, batch, 1, accept=False)
+    of_slot = {digest(rows_of([value]), 5)[1]: value for value in range(100)}
     with pytest.raises(IllegalStateError, match="rows of slots 4 to 4 to the task of slot 0"):
-        write_slot(slots(), 0, iter([rows_of(0, [1]), rows_of(4, [2])]), batch, 1)
+        write_slot(slots(), 0, iter([rows_of([of_slot[0]]), rows_of([of_slot[4]])]), batch, 5)
     marker = slots().marker(0)
     assert marker is not None
     assert marker.batch == -1
 
 
+@pytest.mark.parametrize("kind", ["STRING", "BINARY"])
+@pytest.mark.parametrize("keyed", [True, False])
+def test_spark_divides_rows_as_the_tasks_do_that_check_them(spark: SparkSession, kind: str, keyed: bool) -> None:
+    """Keys of every length, null and empty ones; rows without a key go by their values."""
+    slots = 7
+    text = f"CAST(CASE WHEN id % 5 = 0 THEN NULL ELSE repeat(chr(97 + id % 20), CAST(id % 71 AS INT)) END AS {kind})"
+    value = f"CAST(CASE WHEN id % 9 = 0 THEN NULL ELSE CAST(id AS STRING) END AS {kind})"
+    rows = spark.range(0, 400, 1, 3).selectExpr(*([f"{text} AS key"] if keyed else []), f"{value} AS value")
+
+    def shares(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({name: [number] for name, number in zip(
+                ("slot", "low", "high", "rows"), (context.partitionId(), *digest(batch, slots)[1:], batch.num_rows), strict=True)})
+
+    found = divided(rows, slots).mapInArrow(shares, "slot long, low long, high long, rows long").collect()
+    assert sum(each.rows for each in found) == 400
+    assert len(found) == slots
+    assert all(each.slot == each.low == each.high for each in found)
+
+
 def test_a_batch_that_is_other_when_it_is_repeated_is_reported(slots: Callable[[], SlotClients]) -> None:
     batch = Batch("q", "r", 0)
     claim(slots(), 1, batch, 1, accept=False)
-    assert write_slot(slots(), 0, iter([rows_of(0, [1])]), batch, 1) == (1, True)
+    assert write_slot(slots(), 0, iter([rows_of([1])]), batch, 1) == (1, True)
     with pytest.raises(IllegalStateError, match="2 rows now, 1 then"):
-        write_slot(slots(), 0, iter([rows_of(0, [1, 2])]), batch, 1)
+        write_slot(slots(), 0, iter([rows_of([1, 2])]), batch, 1)
 
 
 def test_the_last_marker_is_found_behind_many_attempts_that_were_aborted(slots: Callable[[], SlotClients]) -> None:

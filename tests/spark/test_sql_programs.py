@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LIMIT_S = 180
+FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of the launcher's JVM and of Spark's
 
 
 def rows_of(frame: DataFrame, name: str) -> list[Any]:
@@ -111,7 +112,8 @@ spark.job.trigger=once
     program = from_properties.__file__
     submit = str(Path(sys.executable).with_name("spark-submit"))
     command = [submit, "--properties-file", str(file), program] if by == "spark-submit" else [sys.executable, program, str(file)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=dict(os.environ))
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False,
+                          env={**os.environ, "JDK_JAVA_OPTIONS": FAST_START})
     assert done.returncode == 0, done.stderr
     assert "|loud" in done.stdout
     assert "|RATHER LARGE|" in done.stdout

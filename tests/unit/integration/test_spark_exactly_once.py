@@ -17,7 +17,7 @@ from pyclient.integration.spark.context import QUERY_ID, RUN_ID
 from pyclient.integration.spark.exactly_once import ExactlyOnce, batch_of, ensure_marker_topic
 from pyclient.integration.spark.markers import Batch, claim
 from pyclient.integration.spark.options import SinkOptions
-from pyclient.integration.spark.slots import DIGEST, SLOT, SlotClients, SlotOptions, write_slot
+from pyclient.integration.spark.slots import SlotClients, SlotOptions, write_slot
 from pyclient.testing import Fail, FakeCluster
 
 OUT = "out"
@@ -48,9 +48,8 @@ def opened(fake_cluster: FakeCluster) -> Iterator[Open]:
         each.close()
 
 
-def rows_of(slot: int, *values: int) -> pa.RecordBatch:
-    columns: dict[str, Any] = {"value": [str(each) for each in values], DIGEST: pa.array(values, pa.int64()), SLOT: pa.array([slot] * len(values), pa.int32())}
-    return pa.RecordBatch.from_pydict(columns)
+def rows_of(*values: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"value": [str(each) for each in values]})
 
 
 def committed(fake: FakeCluster) -> list[int]:
@@ -75,10 +74,10 @@ def test_what_an_older_attempt_commits_until_it_is_fenced_is_not_written_again(f
 
     class Late(SlotClients):
         def fence(self, slot: int) -> None:
-            assert write_slot(older, slot, iter([rows_of(slot, 1, 2)]), FIRST, 1) == (2, True)
+            assert write_slot(older, slot, iter([rows_of(1, 2)]), FIRST, 1) == (2, True)
             super().fence(slot)
 
-    assert write_slot(opened(Late), 0, iter([rows_of(0, 1, 2)]), FIRST, 1) == (2, False)
+    assert write_slot(opened(Late), 0, iter([rows_of(1, 2)]), FIRST, 1) == (2, False)
     assert committed(fake_cluster) == [1, 2]
 
 
@@ -86,8 +85,8 @@ def test_a_slot_that_is_skipped_reads_its_rows_to_the_end(fake_cluster: FakeClus
     clients = opened()
     ensure_marker_topic(clients.options, 1)
     claim(clients, 1, FIRST, 1, accept=False)
-    assert write_slot(clients, 0, iter([rows_of(0, 1, 2), rows_of(0, 3)]), FIRST, 1) == (3, True)
-    again = iter([rows_of(0, 1, 2), rows_of(0, 3)])
+    assert write_slot(clients, 0, iter([rows_of(1, 2), rows_of(3)]), FIRST, 1) == (3, True)
+    again = iter([rows_of(1, 2), rows_of(3)])
     assert write_slot(clients, 0, again, FIRST, 1) == (3, False)
     assert next(again, None) is None
     assert committed(fake_cluster) == [1, 2, 3]

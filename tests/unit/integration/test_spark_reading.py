@@ -11,7 +11,7 @@ from pyclient.errors import OffsetOutOfRangeError
 from pyclient.integration.spark import producers
 from pyclient.integration.spark.offsets import OffsetRange
 from pyclient.integration.spark.options import SourceOptions
-from pyclient.integration.spark.reading import read_range
+from pyclient.integration.spark.reading import MANY, client_options, read_range
 from pyclient.testing import FakeCluster
 from tests import offset_ranges
 
@@ -106,8 +106,9 @@ def test_a_leader_that_moved_between_two_tasks_is_found(fake_cluster: FakeCluste
 
 def test_a_task_waits_for_no_long_request_of_the_one_before_unless_the_user_says_so(fake_cluster: FakeCluster) -> None:
     """One that waits at the end of a partition; the next task's request is answered behind it."""
-    waits = [ConsumerConfig.parse(options(fake_cluster, **given).client).fetch_max_wait_ms for given in ({}, {"kafka.fetch.max.wait.ms": "500"})]
-    assert waits == [20, 500]
+    given: list[dict[str, str]] = [{}, {"kafka.fetch.max.wait.ms": "500"}, {"kafka.fetch_max_wait_ms": "400"}]
+    waits = [ConsumerConfig.parse(options(fake_cluster, **each).client).fetch_max_wait_ms for each in given]
+    assert waits == [20, 500, 400]
 
 
 @pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.proof)])
@@ -115,3 +116,12 @@ def test_generated_ranges_hold_what_a_plain_consumer_reads_there(fake_cluster: F
     fake_cluster.create_topic("ranges", 3)
     offset_ranges.fill(fake_cluster.bootstrap_servers, "ranges", 3, seed=25)
     offset_ranges.compare(fake_cluster.bootstrap_servers, "ranges", 3, count, seed=25)
+
+
+def test_large_ranges_are_read_in_larger_fetches_unless_the_user_sets_their_size(fake_cluster: FakeCluster) -> None:
+    def size(offsets: int, **given: str) -> int:
+        wanted = OffsetRange(TopicPartition(TOPIC, 0), 5, 5 + offsets)
+        return ConsumerConfig.parse(client_options(wanted, options(fake_cluster, **given))).max_partition_fetch_bytes
+
+    assert (size(MANY - 1), size(MANY)) == (2**20, 4 * 2**20)
+    assert [size(MANY, **{name: "1000"}) for name in ("kafka.max.partition.fetch.bytes", "kafka.max_partition_fetch_bytes")] == [1000, 1000]
