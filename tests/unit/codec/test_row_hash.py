@@ -107,6 +107,10 @@ def test_whatever_differs_in_a_row_changes_the_digest(other: dict[str, Any]) -> 
     assert digest(batch({**ROW, **other}), 8)[0] != digest(batch(ROW), 8)[0]
 
 
+def test_bytes_count_with_the_column_they_are_in() -> None:
+    assert digest(batch({"key": b"a", "value": None}), 8)[0] != digest(batch({"key": None, "value": b"a"}), 8)[0]
+
+
 def test_no_headers_are_the_same_as_null() -> None:
     assert digest(batch({**ROW, "headers": []}), 8) == digest(batch({**ROW, "headers": None}), 8)
 
