@@ -550,6 +550,21 @@ def test_a_usual_transaction_that_came_too_early_makes_the_pause_longer(cluster:
     eventually(longer)
 
 
+def test_the_wait_for_markers_is_no_part_of_the_time_that_the_batch_takes(cluster: FakeCluster, producer: Producer, ways: list[str]) -> None:
+    """Together they are longer than 15 ms, which an answer to a batch that comes too early takes at least."""
+    found = []
+    with cluster.intercept(Delay(0.005), Api.PRODUCE):
+        for number in range(20):
+            del ways[:]
+            producer.begin_transaction()
+            producer.send("t", b"%d" % number, partition=0)
+            wait_for_markers(producer)
+            pause = markers_of(producer).pause
+            producer.commit_transaction()
+            found.append("commit" not in ways and 0.0 < markers_of(producer).pause < pause)  # a late one ends a pause of this length
+    assert any(found)
+
+
 def test_the_end_of_each_usual_transaction_is_known_to_the_next_one(producer: Producer, ways: list[str]) -> None:
     found = []
     for number in range(20):
