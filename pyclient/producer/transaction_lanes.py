@@ -32,7 +32,7 @@ TRIED: Final = 8
 SELDOM: Final = 64
 """A producer whose last `TRIED` commits were no usual ones tries with each `SELDOM`-th."""
 MOST_PARTITIONS: Final = 64
-"""Of a topic, that get lanes together."""
+"""Of a topic, that get lanes together: those of the same multiple."""
 
 
 class TransactionLanes(LoneLanes):
@@ -99,11 +99,9 @@ class TransactionLanes(LoneLanes):
 
     def _add_lanes(self, missed: PartitionQueue) -> None:
         """For a queue that had none, and those of its topic that may be the next ones."""
-        topic = self._core.accumulator.topic(missed.topic)
-        self._add_lane(missed)
-        for queue in topic.queues[:MOST_PARTITIONS] if topic is not None else ():
-            if queue is not missed:
-                self._add_lane(queue)
+        topic, first = self._core.accumulator.topic(missed.topic), missed.partition // MOST_PARTITIONS * MOST_PARTITIONS
+        for queue in () if topic is None else topic.queues[first:first + MOST_PARTITIONS]:
+            self._add_lane(queue)
 
     def _add_lane(self, queue: PartitionQueue) -> None:
         repetition = self._core.sender.repetition(queue)

@@ -366,6 +366,20 @@ def test_records_of_several_partitions_and_topics_are_committed_the_usual_way(br
         assert {topic: in_all_partitions(cluster, topic) for topic in sent} == {topic: sorted(values) for topic, values in sent.items()}
 
 
+def test_partitions_of_a_large_topic_are_usual_too(cluster: FakeCluster, producer: Producer, ways: list[str]) -> None:
+    cluster.create_topic("large", 200)
+
+    def usual() -> bool:
+        del ways[:]
+        producer.begin_transaction()
+        for partition in (0, 70, 199):
+            producer.send("large", b"x", partition=partition)
+        producer.commit_transaction()
+        return not ways
+
+    eventually(usual)
+
+
 @pytest.mark.parametrize("fault", sorted(set(FAULTS) - {"cannot be committed"}))
 def test_batches_of_one_node_are_stored_once_whatever_the_answer_of_another_is(fault: str) -> None:
     with FakeCluster(brokers=3) as cluster, made(cluster) as producer:
