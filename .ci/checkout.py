@@ -29,12 +29,13 @@ def copy(target: Path, names: Iterable[str]) -> bool:
     for name in set(before) - set(wanted):
         (target / name).unlink(missing_ok=True)
     for name in wanted:
-        _copy_file(ROOT / name, target / name)
+        copy_file(ROOT / name, target / name)
     (target / NAMES).write_text("\n".join(wanted))
     return before != wanted
 
 
-def _copy_file(source: Path, target: Path) -> None:
+def copy_file(source: Path, target: Path) -> None:
+    """Bring one file of a copy up to date."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_symlink():
         target.unlink(missing_ok=True)

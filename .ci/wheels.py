@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from checkout import ROOT
-from interpreters import Interpreter, StepError, build_wheel, chosen_versions, each_in_turn, run_inside
+from interpreters import Interpreter, StepError, build_wheel, chosen_versions, each_in_turn, machine_suits, run_inside
 
 PLATFORM: Final = "manylinux_2_28_x86_64"
 DIST: Final = ROOT / "dist" / "wheels"
@@ -63,7 +63,9 @@ def make(interpreter: Interpreter) -> str:
 
 
 def main(versions: Sequence[str]) -> None:
-    each_in_turn(chosen_versions(versions), make)
+    chosen = chosen_versions(versions)
+    if machine_suits():
+        each_in_turn(chosen, make)
 
 
 if __name__ == "__main__":

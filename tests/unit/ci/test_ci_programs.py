@@ -235,6 +235,38 @@ def test_a_smoke_run_makes_one_root_at_most(interpreters: ModuleType, tmp_path: 
     assert not capsys.readouterr().out
 
 
+def test_a_machine_where_no_root_can_be_made_gets_one_line(
+    interpreters: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check_machine() -> None:
+        raise interpreters.NoRootError("this needs root on Debian")
+
+    monkeypatch.setattr(interpreters, "check_machine", check_machine)
+    interpreters.main(["--smoke"])
+    assert capsys.readouterr().out == "interpreters: skipped: this needs root on Debian\n"
+
+
+def test_what_is_not_optimized_is_kept_apart(interpreters: ModuleType) -> None:
+    whole = interpreters.INTERPRETERS[0]
+    assert whole.made != whole._replace(is_smoked=True).made
+
+
+def test_c_is_taken_from_the_checkout_only_if_it_is_newer_than_its_sources(
+    interpreters: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "pyproject.toml").write_text('[[tool.setuptools.ext-modules]]\nname = "a"\nsources = ["a.py"]\n')
+    for seconds, name in enumerate(["a.py", "other.pxd", "a.c"]):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (seconds, seconds))
+    monkeypatch.setattr(interpreters, "ROOT", tmp_path)
+    monkeypatch.setattr(interpreters, "tracked", lambda: ["a.py", "other.pxd"])
+    assert interpreters.written_by_cython() == ["a.c"]
+    for source in ("a.py", "other.pxd"):
+        os.utime(tmp_path / source, (3, 3))
+        assert interpreters.written_by_cython() == []
+        os.utime(tmp_path / source, (0, 0))
+
+
 def test_an_interpreter_that_fails_does_not_stop_the_others_and_one_that_is_not_to_be_had_fails_nothing(
     interpreters: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
