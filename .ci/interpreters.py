@@ -100,7 +100,7 @@ INTERPRETERS: Final = (Interpreter("3.11", "bookworm"), Interpreter("3.13", "tri
 """Not 3.13t: cramjam, and what builds it, begin with 3.14t."""
 SMOKED: Final = ("3.14", "3.13")
 """What `--smoke` tries; the other tests of CI run on 3.11."""
-SMOKE: Final = ("tests/unit/buffers", "tests/unit/codec/test_round_trip.py", "tests/threads/test_signals.py", "tests/broker/test_producer.py")
+SMOKE: Final = ("tests/unit/buffers", "tests/unit/codec/test_round_trip.py", "tests/threads/test_signals.py")
 FULL: Final = ("tests/unit", "tests/threads", "tests/broker/test_producer.py", "tests/broker/test_consumer.py", "tests/broker/test_groups.py",
                "tests/broker/test_admin.py")
 FEW_PACKAGES: Final = ("tests/threads", "tests/unit/buffers", "tests/unit/codec")
@@ -264,8 +264,13 @@ def install_tools(interpreter: Interpreter) -> None:
     inputs = (interpreter.tools, *((ROOT / name).read_text() for name in ("requirements/constraints.txt", "pyproject.toml")))
     mark = f"{interpreter.home}/venv/{_digest(repr(inputs).encode())}"
     if not (interpreter.root / mark.lstrip("/")).exists():
-        run_inside(interpreter, "installing the tools", f"test -x {interpreter.home}/venv/bin/pip || {interpreter.python} -m venv {interpreter.home}/venv",
-                   f"cd {interpreter.home}/source", f"{interpreter.constrained_pip_install} {interpreter.tools}", f"touch {mark}")
+        try:
+            run_inside(interpreter, "installing the tools", f"test -x {interpreter.home}/venv/bin/pip || {interpreter.python} -m venv {interpreter.home}/venv",
+                       f"cd {interpreter.home}/source", f"{interpreter.constrained_pip_install} {interpreter.tools}", f"touch {mark}")
+        except StepError as error:
+            if interpreter.is_smoked:
+                raise NoRootError("pip reaches no packages from within it") from error
+            raise
 
 
 def build_wheel(interpreter: Interpreter) -> Path:

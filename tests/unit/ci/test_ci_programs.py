@@ -246,6 +246,15 @@ def test_a_machine_where_no_root_can_be_made_gets_one_line(
     assert capsys.readouterr().out == "interpreters: skipped: this needs root on Debian\n"
 
 
+def test_a_smoke_run_without_packages_is_skipped_in_words_and_a_whole_run_fails(interpreters: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreters, "inside", lambda *_: 1)
+    whole = interpreters.INTERPRETERS[0]
+    with pytest.raises(interpreters.NoRootError, match="pip reaches no packages"):
+        interpreters.install_tools(whole._replace(is_smoked=True))
+    with pytest.raises(interpreters.StepError, match="installing the tools failed"):
+        interpreters.install_tools(whole)
+
+
 def test_what_is_not_optimized_is_kept_apart(interpreters: ModuleType) -> None:
     whole = interpreters.INTERPRETERS[0]
     assert whole.made != whole._replace(is_smoked=True).made
