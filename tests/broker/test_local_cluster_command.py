@@ -105,6 +105,7 @@ def test_an_unknown_version_names_the_known_ones() -> None:
     assert "3.9.1" in done.stderr
 
 
+@pytest.mark.proof  # `make jars` is this command
 @pytest.mark.embedded
 def test_prepare_names_java_jars_and_archive_and_is_content_with_what_is_there(tmp_path: Path) -> None:
     own = {**os.environ, "PYCLIENT_CACHE": str(cache_with_jars(tmp_path / "cache"))}  # other tests' brokers make and discard archives

@@ -215,7 +215,7 @@ def test_later_starts_use_the_archive(first_brokers: FirstBrokers, monkeypatch: 
         assert archive.flags()[0] in Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
 
 
-@pytest.mark.parametrize(("begin", "end"), [(0.0, 0.001), (0.5, 0.51)], ids=["header", "middle"])
+@pytest.mark.parametrize(("begin", "end"), [pytest.param(0.0, 0.001, id="header"), pytest.param(0.5, 0.51, id="middle", marks=pytest.mark.proof)])
 def test_a_damaged_archive_never_breaks_a_start(
     first_brokers: FirstBrokers, monkeypatch: pytest.MonkeyPatch, begin: float, end: float
 ) -> None:
@@ -231,6 +231,7 @@ def test_a_damaged_archive_never_breaks_a_start(
         cluster.wait_in_sync()
 
 
+@pytest.mark.proof  # `make demo` on CI's fresh machine has no other Java
 def test_pips_java_runs_brokers_where_there_is_no_other(own_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     for command in ("sh", "cat", "rm", "sleep"):
