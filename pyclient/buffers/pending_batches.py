@@ -174,7 +174,7 @@ class PendingBatches:
 
     @cython.cfunc
     def start_open(self, batch: Batch) -> object:
-        """`ReadyQueues.only_open` goes to the network as it is: closed, sealed without compression, started."""
+        """A batch of `ReadyQueues.all_open` goes to the network: closed, sealed without compression, started."""
         self.detach(batch.queue)
         self._ready.only_left()
         batch.payload = memoryview(batch._buffer)[:batch._at]

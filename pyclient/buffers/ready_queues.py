@@ -144,7 +144,7 @@ class ReadyQueues:
 
     @cython.cfunc
     def only_left(self) -> object:
-        """The batch of `only_open` leaves: the loop has nothing to look for."""
+        """The batches of `all_open` leave: the loop has nothing to look for."""
         self.changed, self._wake_at = False, INFINITY
 
     @cython.cfunc

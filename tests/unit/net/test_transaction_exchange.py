@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -303,7 +303,8 @@ def test_correlation_ids_wrap(cluster: FakeCluster, producer: Producer) -> None:
     assert values(cluster) == [b"%d" % number for number in range(6)]
 
 
-def test_a_usual_transaction_is_counted_as_any_other(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("partitions", [1, PARTITIONS])
+def test_a_usual_transaction_is_counted_as_any_other(cluster: FakeCluster, partitions: int) -> None:
     def counted(*, usual: bool) -> dict[str, float]:
         with made(cluster) as producer:
             if not usual:
@@ -311,7 +312,8 @@ def test_a_usual_transaction_is_counted_as_any_other(cluster: FakeCluster) -> No
             producer.init_transactions()
             for _ in range(50):
                 producer.begin_transaction()
-                producer.send("t", b"x" * 100, b"key", partition=0, timestamp=1)
+                for number in range(2 * partitions):
+                    producer.send("t", b"x" * 100, b"key", partition=number % partitions, timestamp=1)
                 producer.commit_transaction()
             found = producer.metrics()
             return {name: value for name, value in found.items() if "-rate" not in name and not any(word in name for word in VARIABLE)}
@@ -415,23 +417,6 @@ def test_batches_that_are_too_large_together_leave_in_several_requests(cluster: 
             assert "batch" in ways
         assert max(sum(len(each.records) for topic in request.body.topic_data for each in topic.partition_data)
                    for request in cluster.requests("Produce")) <= 1500
-
-
-def test_a_transaction_of_several_partitions_is_counted_as_any_other(cluster: FakeCluster) -> None:
-    def counted(*, usual: bool) -> dict[str, float]:
-        with made(cluster) as producer:
-            if not usual:
-                exchange_of(producer).close()
-            producer.init_transactions()
-            for _ in range(50):
-                producer.begin_transaction()
-                for key in range(10):
-                    producer.send("t", b"x" * 100, b"%d" % key, timestamp=1)
-                producer.commit_transaction()
-            found = producer.metrics()
-            return {name: value for name, value in found.items() if "-rate" not in name and not any(word in name for word in VARIABLE)}
-
-    assert counted(usual=True) == counted(usual=False)
 
 
 # --- what is not usual -----------------------------------------------------------------------------------------------
@@ -652,51 +637,39 @@ def test_records_of_other_threads_are_committed_or_refused(cluster: FakeCluster,
     assert values(cluster).count(b"mine") == 100
 
 
-def test_a_record_that_is_accepted_as_the_commit_begins_is_part_of_it(cluster: FakeCluster, producer: Producer) -> None:
-    """Another thread sends it after the commit has looked for batches, and before it refuses records."""
-    slipped: list[bytes] = []
+def act_as_commits_begin(producer: Producer, act: Callable[[], object]) -> None:
+    """Have *act* called, as another thread would, when a commit has looked for batches and refuses no records yet."""
     manager = producer._core.transactions
     assert manager is not None
     close_gate = manager.on_gate
 
-    def slip_in(error: KafkaError | None) -> None:
+    def acting(error: KafkaError | None) -> None:
         if error is not None and state(producer) is TransactionState.IN_TRANSACTION:
-            slipped.append(b"%d" % len(slipped))
-            producer.send("t", slipped[-1], partition=1)
+            act()
         close_gate(error)
 
-    def slipped_in() -> bool:
-        transact(producer, b"x")
-        return len(slipped) >= 3
-
-    manager.on_gate = slip_in
-    eventually(slipped_in)
-    assert values(cluster, 1) == slipped
+    manager.on_gate = acting
 
 
-def test_a_batch_that_fills_as_the_commit_begins_is_part_of_it(cluster: FakeCluster) -> None:
-    """Another thread fills it after the commit has looked for batches: it is sealed by the time it should leave."""
+@pytest.mark.parametrize(("partition", "count"), [(1, 1), (0, 30)], ids=["in another batch", "filling the batch"])
+def test_records_that_are_accepted_as_the_commit_begins_are_part_of_it(cluster: FakeCluster, partition: int, count: int) -> None:
+    """A batch that is full by then is sealed when it should leave."""
+    slipped: list[bytes] = []
     with made(cluster, batch_size=2000) as producer:
         until_usual(producer)
-        filled: list[bytes] = []
-        manager = producer._core.transactions
-        assert manager is not None
-        close_gate = manager.on_gate
 
-        def fill(error: KafkaError | None) -> None:
-            if error is not None and state(producer) is TransactionState.IN_TRANSACTION:
-                for _ in range(30):
-                    filled.append(b"%0100d" % len(filled))
-                    producer.send("t", filled[-1], partition=0)
-            close_gate(error)
+        def slip_in() -> None:
+            for _ in range(count):
+                slipped.append(b"%0100d" % len(slipped))
+                producer.send("t", slipped[-1], partition=partition)
 
-        def filled_in() -> bool:
+        def slipped_in() -> bool:
             transact(producer, b"first")
-            return len(filled) >= 90
+            return len(slipped) >= 3 * count
 
-        manager.on_gate = fill
-        eventually(filled_in)
-    assert values(cluster) == filled
+        act_as_commits_begin(producer, slip_in)
+        eventually(slipped_in)
+    assert values(cluster, partition) == slipped
 
 
 def test_a_linger_that_ends_sends_the_records_before_the_commit(cluster: FakeCluster) -> None:
@@ -831,7 +804,7 @@ def test_whatever_happens_what_was_committed_is_stored_once_in_order(brokers: in
     with FakeCluster(brokers=brokers) as cluster, made(cluster) as producer:
         cluster.create_topic("t", PARTITIONS)
         producer.init_transactions()
-        run = Run(cluster, producer)
+        run = Run(cluster, producer, brokers)
         for number, step in enumerate(given_steps):
             run.take(number, *step)
         for partition in range(PARTITIONS):
@@ -841,9 +814,9 @@ def test_whatever_happens_what_was_committed_is_stored_once_in_order(brokers: in
 class Run:
     """Transactions one after the other, and what must be stored then."""
 
-    def __init__(self, cluster: FakeCluster, producer: Producer) -> None:
+    def __init__(self, cluster: FakeCluster, producer: Producer, brokers: int) -> None:
         self.committed: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
-        self._cluster, self._producer = cluster, producer
+        self._cluster, self._producer, self._brokers = cluster, producer, brokers
 
     def take(self, number: int, what: str, api: str, partitions: tuple[int, ...]) -> None:
         """One step is one transaction, with a fault or not."""
@@ -859,7 +832,23 @@ class Run:
         values = [b"%d" % number, b"a", b"b"] if what == "bulk" else [b"%d" % number]
         if what == "metrics":
             producer.metrics()
-        producer.begin_transaction()
+        if what == "move":
+            self._cluster.move_leader("t", partitions[0], 1 + number % self._brokers)
+        if what == "block":
+            with producer.transaction():
+                self._send(what, values, partitions)
+        else:
+            producer.begin_transaction()
+            self._send(what, values, partitions)
+            if what == "abort":
+                producer.abort_transaction()
+                return
+            producer.commit_transaction()
+        for partition in partitions:
+            self.committed[partition] += values
+
+    def _send(self, what: str, values: list[bytes], partitions: tuple[int, ...]) -> None:
+        producer = self._producer
         for partition in partitions:
             if what == "bulk":
                 producer.send_many("t", values, partition=partition)
@@ -867,9 +856,3 @@ class Run:
                 producer.send("t", values[0], partition=partition, on_delivery=(lambda _: None) if what == "callback" else None)
         if what == "flush":
             producer.flush()
-        if what == "abort":
-            producer.abort_transaction()
-            return
-        producer.commit_transaction()
-        for partition in partitions:
-            self.committed[partition] += values
