@@ -50,6 +50,9 @@ class Observer:
     def help(self, result, timeout):
         """Work on *result* in the thread that waits for it, at most *timeout* seconds; it need not be done then."""
 
+    def hear(self, result):
+        """A caller that does not `help` wants to know of *result* as soon as it is done."""
+
     def failed(self, tp, count, error):
         """Count *count* records of partition *tp* that failed with *error*, unseen so far.
 
@@ -228,15 +231,36 @@ class BatchResult:
         Internal: users' callbacks go through `Observer.dispatch`.
         """
         with self._lock:
-            if not self._notified:
+            notified, late, self._late = self._notified, self._late, False
+            if not notified:
                 if self._callback is None:
                     self._callback = callback
                 elif self._callbacks is None:
                     self._callbacks = [callback]  # most batches have one callback, and need no list
                 else:
                     self._callbacks.append(callback)
-                return
-        callback()
+        if notified:
+            callback()
+        elif late:
+            self.observer.hear(self)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def may_be_late(self) -> cython.bint:
+        """Whether the outcome has no waiter yet. The observer's `hear` is called when somebody does."""
+        with self._lock:
+            self._late = self._callback is None
+            return self._late
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def is_done(self) -> cython.bint:
+        """As `done`, for a program that asks again and again: the outcome is wanted now."""
+        if self._late and not self._done:
+            with self._lock:
+                self._late = False
+            self.observer.hear(self)
+        return self._done
 
     def wait(self, timeout=None) -> bool:
         """Block the calling thread until done, at most *timeout* seconds. Returns whether it is done."""
@@ -316,7 +340,7 @@ class Delivery:
 
     def done(self) -> bool:
         """Whether the record was acknowledged or has failed."""
-        return self._batch._done
+        return self._batch.is_done()
 
     def result(self, timeout=None):
         """Wait for the acknowledgement.

@@ -6,6 +6,7 @@ from pyclient.buffers.batch cimport Batch
 from pyclient.buffers.batch_figures cimport RequestFigures, TopicFigures
 from pyclient.buffers.queues cimport PartitionQueue
 from pyclient.metric_values cimport Total, Windows
+from pyclient.net.late_reading cimport LateReading
 
 
 @cython.final
@@ -48,6 +49,7 @@ cdef class Lane:
     cdef long long take_id(self) except -1
     cdef object count_request(self, Py_ssize_t size, int batches, long long records, double now)
     cdef object count_answer(self, Py_ssize_t size, double now, double sent_at)
+    cdef object count_late_answer(self, Py_ssize_t size, double now)
     cdef object count_stored(self, int records, double now)
 
     # Private.
@@ -70,7 +72,7 @@ cdef class LoneExchange:
     cdef bint _closed
 
     cdef bint _send_on(self, Lane lane, PartitionQueue queue) except -1
-    cdef object _settle(self)
+    cdef object _settle(self, bint late)
 
 
 cdef bint set_linger_timer(selector, Accumulator accumulator, int timer) except -1
@@ -84,14 +86,17 @@ cdef class LentExchange(LoneExchange):
     cdef object _give_back
     cdef int _bell
     cdef int _epoll
-    cdef bint _lingers
-    cdef int _timer                    # readable when a linger ends
+    cdef int _linger_timer             # readable when a linger ends; -1 if there is none
+    cdef int _late_timer               # readable when an answer must be read
+    cdef LateReading _late
 
     # Private.
     cdef bint _handles(self, int descriptor) except -1
+    cdef bint _takes_answer(self, bint late) except -1
     cdef bint _send(self) except -1
+    cdef bint _send_lone(self) except -1
     cdef bint _end_linger(self) except -1
-    cdef object _take_what_came(self)
+    cdef bint _read_late(self) except -1
     cdef int _read(self, Lane lane, Batch batch, double seconds) except -1
 
 

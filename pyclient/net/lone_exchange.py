@@ -22,6 +22,7 @@ from cython.cimports.pyclient.buffers.queues import PartitionQueue
 from cython.cimports.pyclient.codec.encode import put_int32
 from cython.cimports.pyclient.codec.parse import int64_at
 from cython.cimports.pyclient.codec.varints import put_uvarint, uvarint_size
+from cython.cimports.pyclient.net.late_reading import LateReading
 from cython.cimports.pyclient.net.sockets import await_bytes, hush, peek, send_pieces, take
 from cython.cimports.pyclient.runtime.epoll import set_time, watch
 
@@ -172,9 +173,14 @@ class Lane:
 
     @cython.cfunc
     def count_answer(self, size: cython.Py_ssize_t, now: cython.double, sent_at: cython.double) -> object:
-        """Note that an answer of *size* bytes came."""
+        """Note that an answer of *size* bytes came now."""
         latency: cython.double = (now - sent_at) * 1000
         self._latency.add(latency, 1, latency, now)
+        self.count_late_answer(size, now)
+
+    @cython.cfunc
+    def count_late_answer(self, size: cython.Py_ssize_t, now: cython.double) -> object:
+        """Note that an answer of *size* bytes was read, which may have come long before."""
         self._throttle.add(0, 1, 0, now)
         came: object = self._reader.bytes_in + size
         self._reader.bytes_in = came
@@ -261,13 +267,18 @@ class LoneExchange:
         return self._rest is None  # else the next one to act writes the rest
 
     @cython.cfunc
-    def _settle(self) -> object:
-        """The answer was taken. The waiters, called last, may send the next record on the lane."""
+    def _settle(self, late: cython.bint) -> object:
+        """The answer was taken, *late* or as soon as it came. The waiters, called last, may send the next record on the
+        lane.
+        """
         lane: Lane = self._lane
         batch: Batch = self._batch
         self._batch = self._lane = None
         now: cython.double = self._clock()
-        lane.count_answer(lane._size, now, self._sent_at)
+        if late:
+            lane.count_late_answer(lane._size, now)
+        else:
+            lane.count_answer(lane._size, now, self._sent_at)
         lane.count_stored(batch.count, now)
         self._accumulator.settle_lone(batch, lane.base_offset, lane.append_time)
 
@@ -275,15 +286,25 @@ class LoneExchange:
 @cython.final
 @cython.cclass
 class LentExchange(LoneExchange):
-    """Of a sync producer: the thread that sends acts, with the lock of the loop, while that sleeps."""
+    """Of a sync producer: the thread that sends acts, with the lock of the loop, while that sleeps.
 
-    def __init__(self, accumulator: Accumulator, selector, clock, metrics, *, lingers, otherwise, hand_over, unknown):
+    *timers* show when a linger ends (-1 without one) and when an answer is read at the latest, *patience* seconds
+    behind its request.
+    """
+
+    def __init__(self, accumulator: Accumulator, selector, clock, metrics, *, timers: tuple, patience: cython.double, otherwise, hand_over, unknown):
         LoneExchange.__init__(self, accumulator, clock, metrics, otherwise=otherwise, hand_over=hand_over)
         self._selector, self._unknown = selector, unknown
-        self._lingers, self._timer = lingers, selector.timer
+        self._linger_timer, self._late_timer = timers
         self._acquire, self._give_back = selector.acquire, selector.give_back
         self._bell = selector.bell
         self._epoll = selector.descriptor
+        self._late = LateReading(self._epoll, self._late_timer, patience)
+
+    def on_taken(self):
+        """As `LoneExchange.on_taken`; the loop listens to all sockets again."""
+        self._late.listen()
+        LoneExchange.on_taken(self)
 
     def on_readable(self, descriptor: int) -> bool:
         """On the loop's thread, which would wake for *descriptor*: take the answer to the request in flight, or send
@@ -298,14 +319,22 @@ class LentExchange(LoneExchange):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _handles(self, descriptor: cython.int) -> cython.bint:
-        lane: Lane = self._lane
         if self._closed:
             return False
-        if descriptor == self._timer:
+        if descriptor == self._linger_timer:
             return self._end_linger()
-        if self._batch is None or self._rest is not None or lane._descriptor != descriptor or not lane.take_answer():
+        if descriptor == self._late_timer:
+            return self._read_late()
+        return self._batch is not None and self._lane._descriptor == descriptor and self._takes_answer(False)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _takes_answer(self, late: cython.bint) -> cython.bint:
+        """Whether the batch in flight was settled by what lies in the socket."""
+        lane: Lane = self._lane
+        if self._rest is not None or not lane.take_answer():
             return False
-        self._settle()
+        self._settle(late)
         return True
 
     # ---- any thread -------------------------------------------------------------------------------------------------
@@ -314,7 +343,7 @@ class LentExchange(LoneExchange):
         """A batch may leave, now or when its linger ends: send it here if it is a lone one with a lane, or set the
         timer.
         """
-        if self._closed or not (set_linger_timer(self._selector, self._accumulator, self._timer) if self._lingers else len(self._lanes) > 0 and self._send()):
+        if self._closed or not (set_linger_timer(self._selector, self._accumulator, self._linger_timer) if self._linger_timer >= 0 else len(self._lanes) > 0 and self._send()):
             self._otherwise()
 
     def wait(self, result: BatchResult, seconds: object) -> bool:
@@ -331,34 +360,59 @@ class LentExchange(LoneExchange):
             self._give_back()
         return result._done
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _send(self) -> cython.bint:
-        """Send the only batch that may leave; False if it has no lane now."""
-        queue: PartitionQueue
-        if not self._acquire(False):
-            return False
+    def hear(self, result: BatchResult):
+        """A caller that does not `wait` wants to know of *result*: the loop listens to its answer."""
+        if self._closed or not self._acquire(False):
+            self._otherwise()  # the thread that has the lock may be about to leave the answer in the socket
+            return
         try:
-            self._take_what_came()
-            queue = None if self._batch is not None or self._selector.wanted else self._accumulator.lone_queue()
-            return queue is not None and self._send_on(self._lanes.get(queue), queue)
+            if self._batch is not None and self._batch.result is result:
+                self._late.listen()
         finally:
             self._give_back()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _end_linger(self) -> cython.bint:
-        """Send the batch whose linger has ended; False if it has no lane now, or if more is to be done."""
-        queue: PartitionQueue = None if self._batch is not None else self._accumulator.lone_queue()
-        return queue is not None and self._send_on(self._lanes.get(queue), queue) and set_time(self._timer, INFINITY)
+    def _send(self) -> cython.bint:
+        """Send the only batch that may leave; False if it has no lane now."""
+        if not self._acquire(False):
+            return False
+        try:
+            if self._batch is not None and self._batch.result._callback is None:  # the loop's thread runs callbacks
+                self._takes_answer(self._late.is_deaf(self._lane._descriptor))
+            return not self._selector.wanted and self._send_lone()
+        finally:
+            self._give_back()
 
     @cython.cfunc
-    def _take_what_came(self) -> object:
-        """The answer to the last record may lie in the socket, before the loop's thread had its turn."""
-        lane: Lane = self._lane
-        batch: Batch = self._batch
-        if batch is not None and self._rest is None and batch.result._callback is None and lane.take_answer():
-            self._settle()
+    @cython.exceptval(-1, check=False)
+    def _send_lone(self) -> cython.bint:
+        """Send the only batch that may leave; False if it has no lane now."""
+        queue: PartitionQueue = None if self._batch is not None else self._accumulator.lone_queue()
+        if queue is None or not self._send_on(self._lanes.get(queue), queue):
+            return False
+        if self._batch.result.may_be_late():
+            self._late.begin(self._lane._descriptor, self._sent_at)
+        else:
+            self._late.listen()
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _end_linger(self) -> cython.bint:
+        """Send the batch whose linger has ended; False if it has no lane now, or if more is to be done."""
+        if self._batch is not None:
+            self._takes_answer(True)
+        return self._send_lone() and set_time(self._linger_timer, INFINITY)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _read_late(self) -> cython.bint:
+        """The answer was left in its socket until now."""
+        if self._batch is not None:
+            self._takes_answer(True)
+        self._late.end()
+        return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -366,17 +420,19 @@ class LentExchange(LoneExchange):
         """Wait for the answer, with the loop deaf to it meanwhile, and settle the batch if it is the usual one."""
         timeout_ms: cython.int = 0 if not seconds > 0 else cython.cast(cython.int, min(seconds * 1000, LONGEST_WAIT_MS))
         came: cython.bint
-        if not watch(self._epoll, lane._descriptor, False):
+        deaf: cython.bint = self._late.is_deaf(lane._descriptor)
+        if not deaf and not watch(self._epoll, lane._descriptor, False):
             return 0
         with cython.nogil:
             came = await_bytes(lane._descriptor, self._bell, timeout_ms)
         try:
-            if came and batch.result._callback is None and lane.take_answer():
-                self._settle()
+            if came and batch.result._callback is None:
+                self._takes_answer(False)
             elif not came:
                 hush(self._bell)
         finally:
-            watch(self._epoll, lane._descriptor, True)
+            if not deaf:
+                watch(self._epoll, lane._descriptor, True)
         return 0
 
 
@@ -403,7 +459,7 @@ class LoopExchange(LoneExchange):
         at = PyByteArray_AS_STRING(lane._reader.scratch)
         if not lane.reads(at, size):
             return False
-        self._settle()
+        self._settle(False)
         return True
 
     @cython.cfunc

@@ -115,7 +115,7 @@ class TransactionExchange(LoneExchange):
     not written. The fields are declared in transaction_exchange.pxd.
     """
 
-    def __init__(self, accumulator: Accumulator, selector, clock, metrics, *, usual: UsualTransactions, limit, signals: tuple, refused, otherwise, hand_over,
+    def __init__(self, accumulator: Accumulator, selector, clock, metrics, *, timer: cython.int, usual: UsualTransactions, limit, signals: tuple, refused, otherwise, hand_over,
                  resume):
         LoneExchange.__init__(self, accumulator, clock, metrics, otherwise=otherwise, hand_over=hand_over)
         self._selector, self._usual, self._refused, self._resume = selector, usual, refused, resume
@@ -123,7 +123,7 @@ class TransactionExchange(LoneExchange):
         self._limit = min(limit, LONGEST_WAIT_S)
         self._hold_signals, self._release_signals = signals
         self._acquire, self._give_back = selector.acquire, selector.give_back
-        self._bell, self._epoll, self._timer = selector.bell, selector.descriptor, selector.timer
+        self._bell, self._epoll, self._timer = selector.bell, selector.descriptor, timer
 
     # ---- alone with all that the loop owns --------------------------------------------------------------------------
 

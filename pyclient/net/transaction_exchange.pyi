@@ -31,7 +31,7 @@ class TransactionExchange(LoneExchange):
     commit_s: float
     commits: int
     def __init__(self, accumulator: Accumulator, selector: LendingSelector, clock: Callable[[], float], metrics: Metrics, *,
-                 usual: UsualTransactions, limit: float, signals: tuple[Callable[[], Any], Callable[[Any], object]], refused: deque[KafkaError],
+                 timer: int, usual: UsualTransactions, limit: float, signals: tuple[Callable[[], Any], Callable[[Any], object]], refused: deque[KafkaError],
                  otherwise: Callable[[], object],
                  hand_over: Callable[[list[Lane], list[Batch], float, bytes | None], object],
                  resume: Callable[[CommitLane | None, float, bytes | None], object]) -> None: ...

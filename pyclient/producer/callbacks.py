@@ -132,6 +132,8 @@ class ThreadObserver(LoopObserver):
         self._ended = False
         self.wait_in_place: Callable[[BatchResult, float | None], None] | None = None
         """Reads the answer in the thread that waits for it, if the loop sleeps; may end early."""
+        self.listen_to: Callable[[BatchResult], None] | None = None
+        """Lets the loop read an answer as soon as it comes, if it was left in its socket."""
 
     def dispatch(self, work: Callable[[], object]) -> None:
         """Queue it for the callback thread. After the thread's end, run it in the caller's."""
@@ -156,6 +158,11 @@ class ThreadObserver(LoopObserver):
         """As `Observer.help`."""
         if self.wait_in_place is not None:
             self.wait_in_place(result, timeout)
+
+    def hear(self, result: BatchResult) -> None:
+        """As `Observer.hear`."""
+        if self.listen_to is not None:
+            self.listen_to(result)
 
     def wait_for_callbacks(self, timeout: float | None) -> bool:
         """Wait until every callback that was dispatched before this call has run, at most *timeout* seconds.

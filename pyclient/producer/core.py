@@ -184,7 +184,8 @@ class ProducerCore(ClientCore):
                 self.driver.take_turn_here = lender.run
                 observer.wait_in_place = lender.wait
             if self.clock is time.monotonic:  # one in Python could be interrupted by a signal
-                self._lanes = portal.run(functools.partial(LentLanes, self, lender, portal.lending, self._batch_metrics, lingers=self._lingers))
+                lanes = self._lanes = portal.run(functools.partial(LentLanes, self, lender, portal.lending, self._batch_metrics, linger=self.config.linger_ms / 1000))
+                observer.listen_to = lanes.exchange.hear
 
     def on_cluster(self, cluster: Cluster) -> None:
         """Publish the topics' partitions to the threads and tasks that send."""

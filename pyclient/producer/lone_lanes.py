@@ -9,7 +9,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyclient.buffers.batch import Batch
 from pyclient.codec.apis import Api
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from pyclient.producer.core import ProducerCore
 
 _log = logging.getLogger(__name__)
+PATIENCE: Final = 0.01
+"""Seconds, beside the linger, after which an answer without a waiter is read."""
+LONGEST_LINGER: Final = 0.1
+"""Seconds: a longer one makes no answer wait longer."""
 
 
 class LoneLanes:
@@ -123,14 +127,14 @@ class LentLanes(LoneLanes):
 
     exchange: LentExchange
 
-    def __init__(self, core: ProducerCore, lender: LoopLender, selector: LendingSelector, metrics: BatchMetrics, *, lingers: bool) -> None:
-        """On the loop. With *lingers* the loop's thread sends, when a linger ends."""
+    def __init__(self, core: ProducerCore, lender: LoopLender, selector: LendingSelector, metrics: BatchMetrics, *, linger: float) -> None:
+        """On the loop. With a *linger*, in seconds, the loop's thread sends, when one ends."""
         super().__init__(core, metrics)
         self._lender = lender
+        self._linger_timer = self._timer(selector, self._on_linger) if linger else -1
+        late_timer = self._timer(selector, lambda: stop_timer(late_timer))
         self._selector = selector
-        if lingers:
-            asyncio.get_running_loop().add_reader(selector.open_timer(), self._on_linger)
-        self.exchange = LentExchange(core.accumulator, selector, core.clock, core.metrics, lingers=lingers,
+        self.exchange = LentExchange(core.accumulator, selector, core.clock, core.metrics, timers=(self._linger_timer, late_timer), patience=PATIENCE + min(linger, LONGEST_LINGER),
                                      otherwise=core.driver.wake_for_records, hand_over=self._hand_over, unknown=self._readable)
         core.accumulator.on_ready = self.exchange.on_ready
         core.driver.on_lone = self._sent_on
@@ -139,6 +143,12 @@ class LentLanes(LoneLanes):
         selector.on_readable = self.exchange.on_readable
         lender.wait_on_lane = self.exchange.wait
         lender.on_read = self.answered
+
+    def _timer(self, selector: LendingSelector, on_end: Callable[[], object]) -> int:
+        """A timer; *on_end* is called when it ends while the loop is awake."""
+        timer = selector.open_timer()
+        asyncio.get_running_loop().add_reader(timer, on_end)
+        return timer
 
     def _may_repeat(self, connection: Connection) -> bool:
         """As `LoneLanes._may_repeat`."""
@@ -150,14 +160,14 @@ class LentLanes(LoneLanes):
 
     def _on_linger(self) -> None:
         """A linger has ended while the loop was awake."""
-        stop_timer(self._selector.timer)
+        stop_timer(self._linger_timer)
         self._core.driver.wake_for_records()
 
     def _readable(self, descriptor: int) -> bool:
         """No lane knows what is readable: the loop sleeps on if a lone batch is answered, or leaves."""
         if self.exchange.in_flight:
             return False
-        if descriptor != self._selector.timer:
+        if descriptor != self._linger_timer:
             return self._lender.read_here(descriptor)
         stop_timer(descriptor)
         self._core.driver.send_now()  # schedules a turn if there is more to do

@@ -50,9 +50,10 @@ class TransactionLanes(LoneLanes):
         self._used = self._unused = 0  # commits in place; other ones in a row
         self._lanes_of = transactions.transactional_id
         """The id that is written in all lanes."""
-        asyncio.get_running_loop().add_reader(selector.open_timer(), self._on_linger)
+        self._linger_timer = selector.open_timer()
+        asyncio.get_running_loop().add_reader(self._linger_timer, self._on_linger)
         self.exchange = TransactionExchange(
-            core.accumulator, selector, core.clock, core.metrics, usual=UsualTransactions(transactions, transactions.usual_gates()),
+            core.accumulator, selector, core.clock, core.metrics, timer=self._linger_timer, usual=UsualTransactions(transactions, transactions.usual_gates()),
             limit=core.config.max_block_ms / 1000, signals=(lender.hold_signals, lender.release_signals), refused=core.refused_records,
             otherwise=core.driver.wake_for_records, hand_over=self._hand_over, resume=self._resume)
         core.accumulator.on_ready = self.exchange.on_ready
@@ -152,5 +153,5 @@ class TransactionLanes(LoneLanes):
 
     def _on_linger(self) -> None:
         """A linger has ended."""
-        stop_timer(self._selector.timer)
+        stop_timer(self._linger_timer)
         self._core.driver.wake_for_records()

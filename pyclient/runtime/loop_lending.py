@@ -53,8 +53,7 @@ if sys.platform == "linux":
             self.patience = 0.0
             """Seconds for which the loop waits for the lock before it wants it back."""
             self._sleep = EpollSleep(self.fileno(), self, self.acquire, self.give_back).sleep
-            self.timer = -1
-            """Of `open_timer`."""
+            self._timers: list[int] = []
             self.scheduled = False
             """Set with each callback of the loop: it has to be woken for those of a thread that acts in its place."""
 
@@ -109,8 +108,8 @@ if sys.platform == "linux":
 
         def open_timer(self) -> int:
             """A descriptor that becomes readable at the time it is set to, by any thread that has the lock."""
-            self.timer = new_timer()
-            return self.timer
+            self._timers.append(new_timer())
+            return self._timers[-1]
 
         def reads_only(self, sock: socket.socket) -> bool:
             """Whether the loop waits for nothing but bytes on *sock*."""
@@ -134,9 +133,8 @@ if sys.platform == "linux":
             with Held(self._bell_lock):
                 bell, self.bell = self.bell, -1
                 os.close(bell)
-            if self.timer >= 0:
-                os.close(self.timer)
-                self.timer = -1
+            while self._timers:
+                os.close(self._timers.pop())
             self._epoll.close()
             super().close()
 

@@ -3,11 +3,15 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from pyclient.testing import BrokerStartError, LocalCluster
-from pyclient.testing.probe import metadata, produce  # the raw protocol, not the client under test
+# the raw protocol, not the client under test
+from pyclient.testing.probe import NotReadyError, metadata, poll, produce
 from pyclient.testing.pytest_plugin import ClusterFactory
 
 TOOLS = "org.apache.kafka.tools"
@@ -102,13 +106,23 @@ def test_three_brokers_replicate_what_is_acknowledged(kafka_cluster: LocalCluste
     created = kafka_cluster.run_tool(
         f"{TOOLS}.TopicCommand", *server, "--create", "--topic", topic, "--replication-factor", 3, "--partitions", 3)
     assert created.returncode == 0, created
-    kafka_cluster.wait_in_sync()
     addresses = {node.id: (node.host, node.port) for node in kafka_cluster.nodes}
     assert sorted(addresses) == [1, 2, 3]
-    produce(addresses, topic)
+    eventually(lambda limit_s: produce(addresses, topic, limit_s))
     for address in addresses.values():
-        [found] = metadata(address, (topic,)).topics
-        assert all(set(part.isr_nodes) == {1, 2, 3} for part in found.partitions)
+        eventually(partial(expect_replicas, address, topic))
+
+
+def expect_replicas(address: tuple[str, int], topic: str, limit_s: float) -> None:
+    """A broker learns of a new topic a moment after the controller has made it."""
+    [found] = metadata(address, (topic,), limit_s=limit_s).topics
+    in_sync = [set(part.isr_nodes) for part in found.partitions]
+    if in_sync != [{1, 2, 3}] * 3:
+        raise NotReadyError(f"in sync: {in_sync}")
+
+
+def eventually(attempt: Callable[[float], None]) -> None:
+    poll(attempt, time.monotonic() + 60, alive=lambda: None)
 
 
 def test_the_others_go_on_while_one_of_three_is_killed_and_it_comes_back(local_cluster: ClusterFactory, topic: str) -> None:

@@ -198,15 +198,15 @@ def test_threads_that_send_at_a_linger_lose_and_repeat_nothing(cluster: FakeClus
     assert len(stored) == 180
 
 
-def test_a_closed_producer_leaves_its_timers_number_to_others(cluster: FakeCluster) -> None:
+def test_a_closed_producer_leaves_its_timers_numbers_to_others(cluster: FakeCluster) -> None:
     with made(cluster) as producer:
         sent(producer)
         selector = producer._portal.lending
         assert selector is not None
-        timer = selector.timer
-        assert is_a_timer(timer)
-    assert selector.timer == -1
-    assert not is_a_timer(timer)
+        timers = selector._timers[:]
+        assert [is_a_timer(each) for each in timers] == [True, True]
+    assert not any(map(is_a_timer, timers))
+    assert selector._timers == []  # others close those numbers
 
 
 def is_a_timer(descriptor: int) -> bool:

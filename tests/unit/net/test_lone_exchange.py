@@ -4,7 +4,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import select
 import signal
 import socket
 import sys
@@ -308,28 +307,6 @@ def test_records_that_nothing_waits_for_make_a_lane_and_keep_it(cluster: FakeClu
     assert stored == [bytes([value]) for value in b"1234567890"] * (len(stored) // 10)
 
 
-def test_a_record_takes_the_answer_to_the_one_before(producer: Producer) -> None:
-    """The loop's thread may not have had its turn yet."""
-    selector = producer._portal.lending
-    assert selector is not None
-
-    def taken() -> bool:
-        on_a_lane(producer)
-        lender = producer._core._lender
-        sock = lender and lender._connection and lender._connection.socket
-        assert sock
-        selector.mute(sock)
-        first = producer.send("t", b"x", partition=0)
-        select.select([sock], [], [], LIMIT_S)
-        second = producer.send("t", b"y", partition=0)
-        taken = first.done()
-        selector.unmute(sock.fileno())
-        second.result(LIMIT_S)
-        return taken
-
-    eventually(taken, LIMIT_S)
-
-
 def test_a_callback_that_is_added_during_the_wait_is_called(cluster: FakeCluster, producer: Producer) -> None:
     on_a_lane(producer)
     called = threading.Event()
@@ -507,6 +484,10 @@ class Run:
                 thread = threading.Thread(target=lambda: self.send(partition).result(LIMIT_S))
                 thread.start()
                 thread.join(LIMIT_S)
+            case "later callback":
+                self.send(partition).add_done_callback(self.called.append)
+            case "done":
+                eventually(self.send(partition).done, LIMIT_S)
             case "flush":
                 self.producer.flush(LIMIT_S)
             case "metrics":
@@ -517,9 +498,10 @@ class Run:
 
 
 @settings(max_examples=16, deadline=None, suppress_health_check=list(HealthCheck))
-@given(steps("thread"), st.sampled_from([0, 2]))
-def test_P21_every_record_is_stored_once_and_in_order_whatever_comes_between(steps: list[Step], linger_ms: int) -> None:
-    with FakeCluster() as cluster:
+@given(steps("thread", "later callback", "done"), st.sampled_from([0, 2]), st.sampled_from([0.0, 1e6]))
+def test_P21_every_record_is_stored_once_and_in_order_whatever_comes_between(steps: list[Step], linger_ms: int, patience: float) -> None:
+    with FakeCluster() as cluster, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pyclient.producer.lone_lanes.PATIENCE", patience)
         cluster.create_topic("t", PARTITIONS)
         with made(cluster, linger_ms=linger_ms) as producer:
             run = Run(cluster, producer)
@@ -532,5 +514,5 @@ def test_P21_every_record_is_stored_once_and_in_order_whatever_comes_between(ste
                 mine = [(value, delivery) for partition, value, delivery in run.sent if partition == number]
                 assert values(cluster, number) == [value for value, _ in mine]
                 assert [delivery.result(0).offset for _, delivery in mine] == list(range(len(mine)))
-            eventually(lambda: len(run.called) == sum(what == "callback" for what, _ in steps))
+            eventually(lambda: len(run.called) == sum("callback" in what for what, _ in steps))
             assert producer.metrics()["record-send-total{topic=t}"] == len(run.sent)

@@ -1,0 +1,216 @@
+"""An answer without a waiter stays in its socket for a while; a caller that asks hears of it at once.
+
+An answer is read after `PATIENCE` seconds at the latest. Here those are many: a way that forgets to listen fails.
+"""
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import select
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pytest
+
+from pyclient import Producer
+from pyclient.buffers.delivery import Delivery
+from pyclient.producer.lone_lanes import LentLanes
+from pyclient.testing import FakeCluster
+from tests.unit.net.lone_records import LIMIT_S
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
+FOREVER_S: Final = 1e6
+RECORDS: Final = 64
+FEW: Final = RECORDS // 2
+"""Of them. Each sixteenth answer is read in time, and the loop wakes at times for other things."""
+
+
+@pytest.fixture
+def cluster(fake_cluster: FakeCluster) -> FakeCluster:
+    fake_cluster.create_topic("t", 1)
+    return fake_cluster
+
+
+@pytest.fixture(params=[0, 2])
+def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster) -> Iterator[Producer]:
+    """Its answers stay in their sockets for ever."""
+    monkeypatch.setattr("pyclient.producer.lone_lanes.PATIENCE", FOREVER_S)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=request.param) as producer:
+        yield producer
+
+
+@pytest.fixture
+def usual(cluster: FakeCluster) -> Iterator[Producer]:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as producer:
+        yield producer
+
+
+def lanes(producer: Producer) -> LentLanes:
+    found = producer._core._lanes
+    assert isinstance(found, LentLanes)
+    return found
+
+
+def socket_of(producer: Producer) -> socket.socket:
+    """That its lone records are sent on."""
+    def found() -> socket.socket | None:
+        producer.send("t", b"first").result(LIMIT_S)
+        connection = lanes(producer)._lender._connection
+        return connection.socket if len(lanes(producer).exchange) and connection else None
+
+    eventually(found)
+    sock = found()
+    return sock if sock is not None else socket_of(producer)
+
+
+def sent(producer: Producer, sock: socket.socket) -> Delivery:
+    """A record whose answer has come, and may have been read."""
+    stays = lanes(producer).exchange
+    delivery = producer.send("t", b"x")
+    eventually(lambda: is_settled(producer) or (unsettled(producer) == 1 and stays.in_flight and select.select([sock], [], [], 0.001)[0]))
+    return delivery
+
+
+def unsettled(producer: Producer) -> int:
+    """How many outcomes are not known. A delivery that is asked would have its answer read."""
+    return producer._core.accumulator.unsettled
+
+
+def is_settled(producer: Producer) -> bool:
+    return unsettled(producer) == 0
+
+
+def late(producer: Producer) -> Delivery:
+    """A record whose answer lies in the socket, where the loop does not listen."""
+    sock = socket_of(producer)
+    for _ in range(1000):
+        delivery = sent(producer, sock)
+        if lanes(producer).exchange.in_flight:
+            return delivery
+        if not len(lanes(producer).exchange):
+            sock = socket_of(producer)
+    raise AssertionError("all answers were read as soon as they came")
+
+
+# --- what is saved ---------------------------------------------------------------------------------------------------
+
+
+def test_the_next_record_reads_the_answer_and_no_thread_wakes_for_it(patient: Producer) -> None:
+    sock, selector = socket_of(patient), lanes(patient)._selector
+    handle, woken = selector.on_readable, []
+
+    def noted(descriptor: int) -> bool:
+        woken.append(descriptor)
+        return handle(descriptor)
+
+    selector.on_readable = noted
+    deliveries = [sent(patient, sock) for _ in range(RECORDS)]
+    selector.on_readable = handle
+    assert woken.count(sock.fileno()) < FEW
+    offsets = [each.result(LIMIT_S).offset or 0 for each in deliveries]
+    assert offsets == list(range(offsets[0], offsets[0] + RECORDS))
+
+
+def test_the_time_that_an_answer_lies_in_its_socket_is_no_latency(patient: Producer) -> None:
+    sock, lender = socket_of(patient), lanes(patient)._lender
+    assert lender._connection is not None
+    found = patient._core.connections.figures(1, lender._connection)
+    assert found is not None
+    latencies = found[1][1]
+
+    def count() -> int:
+        return sum(number for number, _, _ in latencies.recent(float("-inf")))
+
+    before = count()
+    for _ in range(RECORDS):
+        sent(patient, sock)
+    assert 0 < count() - before < FEW
+
+
+# --- who hears of it -------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_read_after_a_while_though_no_caller_asks(usual: Producer) -> None:
+    late(usual)
+    eventually(lambda: not lanes(usual).exchange.in_flight)
+
+
+def test_the_loop_listens_after_a_while_though_no_answer_came(cluster: FakeCluster, usual: Producer) -> None:
+    socket_of(usual)
+    cluster.pause(1)
+    usual.send("t", b"x")
+    handle, heard = lanes(usual)._selector.on_readable, threading.Event()
+
+    def noted(descriptor: int) -> bool:
+        heard.set()
+        return handle(descriptor)
+
+    lanes(usual)._selector.on_readable = noted
+    assert heard.wait(LIMIT_S)
+    cluster.resume(1)
+    eventually(lambda: is_settled(usual))
+
+
+def test_a_connection_that_the_broker_closes_is_noticed_though_no_caller_sends(cluster: FakeCluster, usual: Producer) -> None:
+    late(usual)
+    cluster.kill(1)
+    eventually(lambda: not len(lanes(usual).exchange))
+    cluster.restart(1)
+
+
+async def awaited(delivery: Delivery) -> None:
+    await delivery
+
+
+async def awaited_with_others(delivery: Delivery) -> None:
+    await asyncio.wait([asyncio.ensure_future(awaited(delivery))])
+
+
+def called_back(delivery: Delivery) -> None:
+    called = threading.Event()
+    delivery.add_done_callback(lambda _: called.set())
+    assert called.wait(LIMIT_S)
+
+
+def waited_for_by_a_thread(delivery: Delivery) -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        threads.submit(delivery.result, LIMIT_S).result(LIMIT_S)
+
+
+WAYS: Final[dict[str, Callable[[Producer, Delivery], object]]] = {
+    "result": lambda _, delivery: delivery.result(LIMIT_S),
+    "exception": lambda _, delivery: delivery.exception(LIMIT_S),
+    "done": lambda _, delivery: eventually(delivery.done),
+    "callback": lambda _, delivery: called_back(delivery),
+    "thread": lambda _, delivery: waited_for_by_a_thread(delivery),
+    "await": lambda _, delivery: asyncio.run(awaited(delivery)),
+    "asyncio.wait": lambda _, delivery: asyncio.run(awaited_with_others(delivery)),
+    "flush": lambda producer, _: producer.flush(LIMIT_S),
+    "close": lambda producer, _: producer.close(LIMIT_S),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_asks_for_the_outcome_hears_of_it(patient: Producer, way: str) -> None:
+    delivery = late(patient)
+    WAYS[way](patient, delivery)
+    assert delivery.done()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_asks_while_another_thread_acts_hears_of_it(patient: Producer, way: str) -> None:
+    """That thread has the loop's lock, and may be about to leave the answer in its socket."""
+    delivery = late(patient)
+    selector = lanes(patient)._selector
+    free = threading.Timer(0.05, selector.give_back)
+    with contextlib.ExitStack() as ends:
+        if selector.acquire(False):
+            free.start()
+            ends.callback(free.join)
+        WAYS[way](patient, delivery)
+    assert delivery.done()
