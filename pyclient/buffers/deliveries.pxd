@@ -36,9 +36,19 @@ cdef class Deliveries:
     cdef object finish(self, int64_t length)
 
     # Private.
+    cdef object one_done(self)
     cdef Run* run_of(self, int64_t row) noexcept
     cdef int64_t end_of(self, Py_ssize_t number) noexcept
     cdef int64_t stamp_of(self, Run* run, int64_t row) noexcept
+
+
+@cython.final
+cdef class _PartDone:
+    cdef Deliveries _deliveries
+
+
+# Whether interpreted code may run when *result* is done.
+cdef bint notifies(BatchResult result) except -1
 
 
 @cython.final

@@ -32,6 +32,28 @@ def _by_row(one: cython.p_const_void, other: cython.p_const_void) -> cython.int:
 
 @cython.final
 @cython.cclass
+class _PartDone:
+    """What a bulk's batches call when they are done."""
+
+    def __call__(self):
+        self._deliveries.one_done()
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def notifies(result: BatchResult) -> cython.bint:
+    """Whether somebody waits for *result*, other than a bulk for which nobody waits: interpreted code may run when it is
+    done.
+    """
+    if result._callback is None:
+        return False
+    if result._callbacks is not None or type(result._callback) is not _PartDone:
+        return True
+    return cython.cast(_PartDone, result._callback)._deliveries._all._callback is not None
+
+
+@cython.final
+@cython.cclass
 class Deliveries:
     """The results of one `send_many` or `send_arrow`: wait with ``result()``, ``await`` it, or add a callback.
 
@@ -100,17 +122,20 @@ class Deliveries:
         if self._unsorted:
             qsort(self._runs, self._used, cython.sizeof(Run), _by_row)
         self._left += len(self._parts)
-        callback = self._one_done  # one for all: thousands of bound methods would keep the garbage collector busy
+        callback: _PartDone = _PartDone.__new__(_PartDone)  # one for all: thousands would keep the garbage collector busy
+        callback._deliveries = self
+        part: BatchResult
         for part in self._parts:
             part.when_done(callback)
-        self._one_done()
+        self.one_done()
 
-    def _one_done(self):
+    @cython.cfunc
+    def one_done(self) -> object:
         with self._lock:
             self._left -= 1
             done: cython.bint = self._left == 0
         if done:
-            self._all.complete(-1)
+            self._all._finish(-1, -1, None, None)
 
     # ---- for users --------------------------------------------------------------------------------------------------
 

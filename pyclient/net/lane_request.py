@@ -7,6 +7,7 @@ import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython.cimports.pyclient.buffers.accumulator import Accumulator
 from cython.cimports.pyclient.buffers.batch import Batch
+from cython.cimports.pyclient.buffers.deliveries import notifies
 from cython.cimports.pyclient.net.lone_exchange import Lane
 from cython.cimports.pyclient.net.sockets import peek, send_pieces, take
 
@@ -45,7 +46,7 @@ class LaneRequest:
         """Whether somebody is notified of the end of a batch."""
         batch: Batch
         for batch in self.batches:  # noqa: SIM110 without a generator
-            if batch.result._callback is not None:
+            if notifies(batch.result):
                 return True
         return False
 

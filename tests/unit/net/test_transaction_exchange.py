@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ from pyclient.net import lent_connection
 from pyclient.net.in_flight import MAX_CORRELATION_ID
 from pyclient.net.transaction_exchange import TransactionExchange
 from pyclient.producer.transaction_lanes import TransactionLanes
+from pyclient.runtime.deferred_signals import DeferredSignals
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.control import Cut, Delay, Drop, Fail, Throttle, Verdict
 from pyclient.testing.fake.model.request import Request
@@ -276,6 +278,33 @@ def test_bulks_are_committed_the_usual_way(cluster: FakeCluster, producer: Produ
         return deliveries.done() and not ways
 
     eventually(bulk)
+
+
+@pytest.mark.parametrize("kind", ["send_many", "send_arrow", "callback of all", "callback of one"])
+def test_signal_handlers_are_deferred_only_where_somebody_is_notified_of_the_end(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    held: list[str] = []
+    hold = DeferredSignals.hold
+    monkeypatch.setattr(DeferredSignals, "hold", lambda signals: [held.append("held"), hold(signals)][1])
+
+    def transaction(producer: Producer, called: list[object]) -> bool:
+        commits = exchange_of(producer).commits
+        producer.begin_transaction()
+        deliveries = producer.send_many("t", [b"x"] * 10) if kind == "send_many" else producer.send_arrow("t", pyarrow.table({"value": [b"x"] * 10}))
+        if kind == "callback of all":
+            deliveries.add_done_callback(called.append)
+        if kind == "callback of one":
+            deliveries[0].add_done_callback(called.append)
+        del held[:]
+        producer.commit_transaction()
+        assert deliveries.done()
+        return exchange_of(producer).commits > commits
+
+    with made(cluster) as producer:
+        until_usual(producer)
+        called: list[object] = []
+        eventually(lambda: transaction(producer, called))
+        producer.flush()
+        assert bool(held) == bool(called) == ("callback" in kind)
 
 
 def test_a_batch_that_the_kernel_does_not_take_whole_is_committed(cluster: FakeCluster, producer: Producer, ways: list[str]) -> None:
