@@ -42,9 +42,7 @@ class _PartDone:
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def notifies(result: BatchResult) -> cython.bint:
-    """Whether somebody waits for *result*, other than a bulk for which nobody waits: interpreted code may run when it is
-    done.
-    """
+    """Whether somebody is notified of *result*, other than a bulk without a waiter: interpreted code runs then."""
     if result._callback is None:
         return False
     if result._callbacks is not None or type(result._callback) is not _PartDone:

@@ -65,6 +65,13 @@ def no_partition(topic: str, count: cython.Py_ssize_t, partition: object):
     return IndexError(f"topic {topic} has {count} partitions, numbered from 0; there is no {partition} (null lets the partitioner choose)")
 
 
+def note_interruption(stopped: BaseException, reached: object):
+    """Note in the error that ended a bulk which record it had reached, if that is not the first."""
+    if reached:
+        stopped.add_note(f"The bulk was interrupted at the record at index {reached}: the records before it are queued and will be delivered, "
+                         "this one and those after it are not. flush() waits for them and raises what failed.")
+
+
 @cython.cclass
 class Rows:
     """A chunk of records to append, in order. The fields are declared in rows.pxd.

@@ -11,6 +11,8 @@ CHUNK: Final = 1024
 
 def no_partition(topic: str, count: int, partition: int) -> IndexError: ...
 
+def note_interruption(stopped: BaseException, reached: int | None) -> None: ...
+
 class Rows:
     def __init__(
         self,

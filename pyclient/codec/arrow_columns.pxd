@@ -1,4 +1,5 @@
 # C interface: Arrow columns as the Accumulator's rows point into them.
+cimport cython
 from libc.stdint cimport int64_t
 
 
@@ -17,6 +18,26 @@ cdef class Column:
     cdef readonly Column items          # a list's items: where one is null
     cdef readonly Column key
     cdef readonly Column value
+
+
+# The column of a pyarrow array whose lengths are known to be those of its buffers.
+cpdef Column bytes_column(object array, Py_ssize_t shift, bint wide)
+
+
+@cython.final
+cdef class PlainColumns:
+    cdef object _schema
+    cdef tuple _value             # index, type id, whether wide; None if absent
+    cdef tuple _key
+    cdef object _table            # pyarrow.Table
+    cdef object _batch            # pyarrow.RecordBatch
+
+    cdef Py_ssize_t rows_of(self, object data) except -1
+    cdef Column value_of(self, object data, Py_ssize_t rows)
+    cdef Column key_of(self, object data, Py_ssize_t rows)
+
+    # Private.
+    cdef Column _column(self, object data, tuple place, Py_ssize_t rows)
 
 
 # What `value_at` says for a row whose offsets are not within the column.

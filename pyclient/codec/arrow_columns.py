@@ -13,6 +13,7 @@ from cython.cimports.pyclient.codec.encode import put_bytes, put_varint
 Narrow = cython.typedef(cython.pointer(cython.volatile[cython.const[int32_t]]))
 Wide = cython.typedef(cython.pointer(cython.volatile[cython.const[int64_t]]))
 VARINT = cython.declare(cython.Py_ssize_t, 10)
+FARTHEST = cython.declare(cython.Py_ssize_t, 1 << 48)  # the first row of an array
 
 
 @cython.cclass
@@ -41,6 +42,87 @@ class Column:
 
     def __len__(self):
         return self.length
+
+
+@cython.ccall
+def bytes_column(array: object, shift: cython.Py_ssize_t, wide: cython.bint) -> Column:
+    """Of an array of bytes or text behind offsets, *wide* ones or not, whose first row has the number *shift*."""
+    valid, offsets, data = array.buffers()
+    column: Column = Column.__new__(Column)
+    column.keeps, column.length, column.offset = array, len(array), cython.cast(cython.Py_ssize_t, array.offset) - shift
+    column.valid = cython.cast(cython.p_const_uchar, _address(valid) if array.null_count else 0)
+    column.offsets = cython.cast(cython.pointer(cython.const[cython.void]), _address(offsets))
+    column.data = cython.cast(cython.p_const_uchar, _address(data))
+    column.wide = wide
+    column.high = 0 if data is None else data.size
+    return column
+
+
+@cython.cfunc
+@cython.exceptval(0, check=True)
+def _address(buffer: object) -> uintptr_t:
+    return 0 if buffer is None else buffer.address
+
+
+@cython.final
+@cython.cclass
+class PlainColumns:
+    """Which columns are the records' *value* and *key* in all data of an equal *schema*, and nothing else is sent.
+
+    Each is its index, the number of its type, and whether its offsets are wide; None if it is absent. *kinds* are
+    Arrow's classes of tables and of record batches. Never changes. The fields are declared in arrow_columns.pxd.
+    """
+
+    def __init__(self, schema: object, value: tuple | None, key: tuple | None, kinds: tuple):
+        self._schema, self._value, self._key = schema, value, key
+        self._table, self._batch = kinds
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def rows_of(self, data: object) -> cython.Py_ssize_t:
+        """The number of rows of *data*; 0 if it is no table or record batch of an equal schema."""
+        kind: object = type(data)
+        if kind is not self._table and kind is not self._batch:
+            return 0
+        return data.num_rows if data.schema.equals(self._schema) else 0
+
+    @cython.cfunc
+    def value_of(self, data: object, rows: cython.Py_ssize_t) -> Column:
+        """The *rows* values; None if there are none. Raises unless they are in one piece, and sound."""
+        return self._column(data, self._value, rows)
+
+    @cython.cfunc
+    def key_of(self, data: object, rows: cython.Py_ssize_t) -> Column:
+        """The keys, likewise."""
+        return self._column(data, self._key, rows)
+
+    @cython.cfunc
+    def _column(self, data: object, place: tuple | None, rows: cython.Py_ssize_t) -> Column:
+        if place is None:
+            return None
+        array: object = data.column(place[0])  # and no batches of a table: that costs twice as much
+        if type(data) is self._table:
+            array = array.chunk(0)
+        if array.type.id != place[1] or len(array) != rows:
+            raise damage("columns")
+        return _sound(array, rows, place[2])
+
+
+@cython.cfunc
+def _sound(array: object, rows: cython.Py_ssize_t, wide: cython.bint) -> Column:
+    """Its column, if its buffers hold as many *rows* as they should: compared as ``validate()`` does."""
+    begin: int64_t = 0
+    end: int64_t = 0
+    valid, offsets, _ = array.buffers()
+    start: cython.Py_ssize_t = array.offset
+    if not 0 <= start < FARTHEST or offsets is None or offsets.size < (start + rows + 1) * (8 if wide else 4):
+        raise damage("columns")
+    if valid is not None and (valid.size * 8 < start + rows or array.null_count > rows):
+        raise damage("nulls")
+    column: Column = bytes_column(array, 0, wide)
+    if not _span(column, 0, rows, cython.address(begin), cython.address(end)):
+        raise damage("columns")
+    return column
 
 
 @cython.cfunc

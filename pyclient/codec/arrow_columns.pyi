@@ -1,4 +1,8 @@
 # The compiled module's types; tests/test_tidy.py compares the names with the source.
+from typing import Any, TypeAlias, final
+
+_Place: TypeAlias = tuple[int, int, bool] | None
+
 class Column:
     def __init__(
         self,
@@ -25,3 +29,8 @@ class Column:
     def value(self) -> Column | None: ...
     @property
     def keeps(self) -> object: ...
+
+def bytes_column(array: Any, shift: int, wide: bool) -> Column: ...
+@final
+class PlainColumns:
+    def __init__(self, schema: Any, value: _Place, key: _Place, kinds: tuple[type, type]) -> None: ...

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from pyclient.codec.arrow_columns import Column
+from pyclient.codec.arrow_columns import Column, PlainColumns, bytes_column
 from pyclient.codec.row_hash import digest_rows
 from pyclient.records import Headers
 
@@ -163,6 +163,23 @@ def batches(data: Any, names: Names, *, free: Collection[str] = (), encoded: Col
     return _read(arrow, reader, kinds, free, encoded, as_lists=as_lists)
 
 
+def plain_columns(data: Any, names: Names) -> PlainColumns | None:
+    """For data that `batches` takes, and later data of an equal schema; None if Arrow has to convert a column, or if
+    more than values and keys is sent.
+    """
+    arrow, places = _arrow(), {}
+    if type(data) not in (arrow.Table, arrow.RecordBatch):
+        return None
+    for part, name in names._asdict().items():
+        at = -1 if name is None else data.schema.get_field_index(name)
+        if at >= 0:
+            kind = data.schema.field(at).type
+            if part not in ("value", "key") or not _is_plain(arrow, kind):
+                return None
+            places[part] = at, kind.id, _is_wide(arrow, kind)
+    return PlainColumns(data.schema, places.get("value"), places.get("key"), (arrow.Table, arrow.RecordBatch))
+
+
 def _arrow() -> Any:
     try:
         return import_module("pyarrow")
@@ -282,6 +299,10 @@ def _is_plain(arrow: Any, kind: Any) -> bool:
     return bool(types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind) or types.is_large_string(kind))
 
 
+def _is_wide(arrow: Any, kind: Any) -> bool:
+    return bool(arrow.types.is_large_binary(kind) or arrow.types.is_large_string(kind))
+
+
 def _is_converted(arrow: Any, kind: Any) -> bool:
     """Bytes or text that Arrow copies, also within lists of headers."""
     if arrow.types.is_list(kind) or arrow.types.is_large_list(kind):
@@ -344,10 +365,7 @@ def _bytes(arrow: Any, array: Any, shift: int = 0) -> Column | None:
         return None
     if not _is_plain(arrow, array.type):
         array = _binary(arrow, array)
-    _, offsets, data = array.buffers()
-    wide = arrow.types.is_large_binary(array.type) or arrow.types.is_large_string(array.type)
-    return Column(array, len(array), array.offset - shift, _validity(array), _address(offsets), _address(data), wide=wide,
-                  high=0 if data is None else data.size)
+    return bytes_column(array, shift, _is_wide(arrow, array.type))
 
 
 def _binary(arrow: Any, array: Any) -> Any:

@@ -16,8 +16,8 @@ from typing import Any, Final, Self, SupportsIndex, TypeAlias
 from pyclient.buffers.queues import TopicQueues
 from pyclient.buffers.deliveries import Deliveries, finish, reject_rows
 from pyclient.buffers.pool import Waiter
-from pyclient.buffers.rows import CHUNK, Rows, no_partition
-from pyclient.codec.arrow_input import Batch, Lists, Names, batches
+from pyclient.buffers.rows import CHUNK, Rows, no_partition, note_interruption
+from pyclient.codec.arrow_input import Batch, Lists, Names, batches, plain_columns
 from pyclient.errors import BufferExhaustedError, ConfigurationError, KafkaError
 from pyclient.plugins import AddsColumnHeaders, ColumnEncoder
 from pyclient.client.interceptors import Interceptors
@@ -48,15 +48,17 @@ class BulkSend:
     When anything interrupts the steps, the error is given a note of the index that was reached.
     """
 
-    def __init__(self, core: ProducerCore) -> None:
-        core.accumulator.check_gate()
+    def __init__(self, core: ProducerCore, begun: Rows | None = None) -> None:
+        """*begun*: rows of which some are queued already."""
+        if begun is None:
+            core.accumulator.check_gate()
         self._core = core
         self._budget = BlockBudget(core)
         self._router = core.router
-        self._deliveries = Deliveries(core.observer)
+        self._deliveries = Deliveries(core.observer) if begun is None else begun.deliveries
         self._interceptors = core.interceptors
         self._stop: KafkaError | None = None
-        self._rows: Rows | None = None
+        self._rows = begun
         self._reached = 0
         self._shown = 0
         """The number of records of `_rows` that the interceptors have seen."""
@@ -77,10 +79,7 @@ class BulkSend:
         queued.
         """
         position = None if self._rows is None else self._rows.position
-        reached = self._reached if position is None else position
-        if reached:
-            stopped.add_note(f"The bulk was interrupted at the record at index {reached}: the records before it are queued and will be delivered, "
-                             "this one and those after it are not. flush() waits for them and raises what failed.")
+        note_interruption(stopped, self._reached if position is None else position)
         if self._interceptors is not None and self._rows is not None:
             for _ in range(self._rows.decided, self._shown):
                 self._interceptors.refused(stopped)
@@ -158,12 +157,16 @@ class BulkSend:
 
     def arrow(self, topic: str | None, data: Any, names: Names, encoders: Encoders) -> BulkSteps:
         """Queue the rows of *data*."""
+        if self._rows is not None:
+            return (yield from self._rest(self._rows))
         if topic is not None:
             _check_topic(topic)
         _check_encoders(encoders, self._router.serialized)
         first = 0
-        slow = bool(self._router.serialized) or self._router.chooses(keyed=True) or self._interceptors is not None
+        slow = self._core.arrow_path is None
         found = batches(data, names, free=self._router.serialized, encoded=encoders, as_lists=slow)
+        if not encoders:
+            self._learn(data, names)
         default: TopicQueues | Exception = ValueError("its topic is null, and send_arrow was given no topic")
         if topic is not None:
             default = yield from wait_for_topic(self._core, topic, None, self._budget)
@@ -185,6 +188,17 @@ class BulkSend:
                 yield from self._append(rows)
             first += batch.rows
         return finish(self._deliveries, first)
+
+    def _rest(self, rows: Rows) -> BulkSteps:
+        """Queue what is left of *rows*."""
+        yield from self._append(rows)
+        return finish(self._deliveries, rows.loaded)
+
+    def _learn(self, data: Any, names: Names) -> None:
+        """Let the compiled path take what comes later with the same schema, if it is so few rows."""
+        path = self._core.arrow_path
+        if path is not None and getattr(data, "num_rows", CHUNK + 1) <= CHUNK:
+            path.learn(names[:4], plain_columns(data, names))
 
     def _topics_of(self, batch: Batch, default: TopicQueues | Exception) -> Steps[Step, list[TopicQueues | Exception]]:
         for name in batch.topics:

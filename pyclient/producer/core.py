@@ -65,6 +65,9 @@ class ProducerCore(ClientCore):
         if self.router.on_new_batch is not None:
             self.accumulator.on_new_batch = self.router.on_new_batch
         self.send_path = self.router.send_path(self.accumulator) if self.interceptors is None else None
+        self.arrow_path = self.router.arrow_path(self.accumulator, observer) if self.interceptors is None else None
+        self.send_simple_rows = _is_not_simple if self.arrow_path is None else self.arrow_path.send
+        """As `ArrowPath.send`."""
         self._creation = TopicCreation()
         self.refused_records: deque[KafkaError] = deque()
         """Of a bulk, in any thread; the transactions do not know yet."""
@@ -389,3 +392,7 @@ def _level(config: ProducerConfig, codec: str) -> int | None:
     """The configured compression level; None is the codec's default."""
     option = f"compression_{codec}_level"
     return getattr(config, option) if option in config.given else None
+
+
+def _is_not_simple(*_: object) -> None:
+    """No Arrow data of this producer is: each record is shown to a serializer, a partitioner or an interceptor."""

@@ -143,7 +143,11 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
             TypeError, ValueError: the message names the column that is wrong or damaged; nothing of its batch was
                 queued, and a note has the index that was reached.
         """
-        with BulkSend(self._open_producer()) as bulk:
+        core = self._open_producer()
+        begun = core.send_simple_rows(topic, data, value, key, headers, timestamp, topic_column, partition_column)
+        if isinstance(begun, Deliveries):
+            return begun
+        with BulkSend(core, begun) as bulk:
             return self._run(bulk.arrow(topic, data, *arrow_columns(value, key, headers, timestamp, topic_column, partition_column)))
 
     def flush(self, timeout: float | None = OPTION) -> None:
@@ -342,7 +346,11 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
                    headers: str | None = "headers", timestamp: str | None = "timestamp", topic_column: str | None = None,
                    partition_column: str | None = None) -> Deliveries:
         """As `Producer.send_arrow`; suspends and may be cancelled as `send_many`."""
-        with BulkSend(self._checked_core()) as bulk:
+        core = self._checked_core()
+        begun = core.send_simple_rows(topic, data, value, key, headers, timestamp, topic_column, partition_column)
+        if isinstance(begun, Deliveries):
+            return begun
+        with BulkSend(core, begun) as bulk:
             return await self._run(bulk.arrow(topic, data, *arrow_columns(value, key, headers, timestamp, topic_column, partition_column)))
 
     async def flush(self, timeout: float | None = OPTION) -> None:

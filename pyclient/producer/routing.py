@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.delivery import Observer
+from pyclient.buffers.fast_arrow import ArrowPath
 from pyclient.buffers.fast_send import SendPath
 from pyclient.buffers.partition_choice import PartitionChoice
 from pyclient.config import ProducerConfig
@@ -61,6 +63,10 @@ class Router:
         if self.serialized:
             return None
         return SendPath(accumulator, ignore_keys=self._ignores_keys, keyless_sticky=self._keyed_only or self.key_hash is not None, key_hash=self.key_hash)
+
+    def arrow_path(self, accumulator: Accumulator, observer: Observer) -> ArrowPath | None:
+        """The compiled path for Arrow's rows; None when a serializer or a partitioner in Python sees each."""
+        return None if self.serialized or self.chooses(keyed=True) else ArrowPath(accumulator, observer, self.key_hash)
 
     @property
     def prepares(self) -> bool:

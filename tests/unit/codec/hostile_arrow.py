@@ -1,7 +1,8 @@
 """Sends Arrow data with damaged buffers and prints the outcome of each row, as JSON: ``python hostile_arrow.py``.
 
 A process of its own for each case, since a read past a buffer's end may end it. One line per case: its name, rows per
-chunk (0: as lists), then each row's value, key and headers, or the text of its error; or the error of the bulk.
+chunk (0: as lists, -2: by the compiled path if it takes them), then each row's value, key and headers, or the text of
+its error; or the error of the bulk.
 The data is an IPC stream in memory that can be written: pyarrow trusts the offsets and lengths in it.
 """
 from __future__ import annotations
@@ -16,10 +17,11 @@ import pyarrow
 import pyarrow.ipc
 
 from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.fast_arrow import ArrowPath
 from pyclient.buffers.deliveries import Deliveries, finish
 from pyclient.buffers.delivery import Observer
 from pyclient.buffers.rows import Rows
-from pyclient.codec.arrow_input import Names, batches
+from pyclient.codec.arrow_input import Names, batches, plain_columns
 from pyclient.codec.batches import read_batches
 from tests.unit.buffers.accumulators import WALL_MS, Clock, accumulator
 from tests.unit.buffers.bulks import no_conversion
@@ -31,6 +33,7 @@ LONG: Final = [word * 5 for word in WORDS]
 PAIRS: Final[list[list[dict[str, Any]]]] = [[{"key": f"{word.decode()}{at}", "value": word} for at in range(2)] for word in WORDS]
 PAIR: Final = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
 HUGE: Final = 2**31 - 1
+COMPILED: Final = -2
 Kind: TypeAlias = Literal["i", "q", "B"]
 
 
@@ -205,12 +208,22 @@ def _text(data: bytes | None) -> str | None:
 def run(made: Made, chunk: int) -> object:
     """The outcome of each row, or the error of the bulk."""
     data, change = made
-    change()
     buffers = accumulator(Clock(), memory=8_000_000, batch_size=2_000_000, max_request_size=4_000_000, partitions=1)
+    path = ArrowPath(buffers, Observer(), None)
+    path.learn(names_of(data.batch)[:4], plain_columns(data.batch, names_of(data.batch)))
+    change()
     try:
+        if chunk == COMPILED:
+            return at_once(path, data.batch, buffers)
         return outcomes(data.batch, buffers, chunk=chunk) if chunk else as_lists(data.batch)
     except ValueError as error:
         return f"{type(error).__name__}: {error}"
+
+
+def at_once(path: ArrowPath, data: Any, buffers: Accumulator) -> object:
+    """By the compiled path, or as all others if that does not take them."""
+    sent = path.send("orders", data, *names_of(data))
+    return _found(sent, written(buffers).get(0, [])) if isinstance(sent, Deliveries) else outcomes(data, buffers)
 
 
 def as_lists(data: Any) -> list[Any]:
@@ -228,7 +241,7 @@ def main() -> None:
         child = os.fork()
         if not child:
             try:
-                for chunk in (1000, 2, 0):
+                for chunk in (1000, 2, COMPILED, 0):
                     print(json.dumps([name, chunk, run(made, chunk)]), flush=True)
             finally:
                 os._exit(0)

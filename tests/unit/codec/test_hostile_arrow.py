@@ -20,7 +20,7 @@ LISTS: Final = {(pair["key"], pair["value"].decode()) for pairs in PAIRS for pai
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, list[Any]]:
-    """By case: as a whole, two rows at a time, as lists."""
+    """By case: as a whole, two rows at a time, by the compiled path, as lists."""
     done = subprocess.run([sys.executable, "-m", "tests.unit.codec.hostile_arrow"], capture_output=True, text=True, check=True, timeout=300)
     found: dict[str, list[Any]] = {}
     for line in done.stdout.splitlines():

@@ -284,7 +284,12 @@ def test_bulks_are_committed_the_usual_way(cluster: FakeCluster, producer: Produ
 def test_signal_handlers_are_deferred_only_where_somebody_is_notified_of_the_end(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     held: list[str] = []
     hold = DeferredSignals.hold
-    monkeypatch.setattr(DeferredSignals, "hold", lambda signals: [held.append("held"), hold(signals)][1])
+
+    def noted(signals: DeferredSignals) -> Any:
+        held.append("held")
+        return hold(signals)
+
+    monkeypatch.setattr(DeferredSignals, "hold", noted)
 
     def transaction(producer: Producer, called: list[object]) -> bool:
         commits = exchange_of(producer).commits

@@ -63,6 +63,16 @@ class ByLength:
         return len(value or b"") % len(partitions) if value else 1 // 0
 
 
+class Sees:
+    """An interceptor that changes nothing."""
+
+    def on_send(self, topic: str, key: Any, value: Any, headers: Any) -> None:
+        """As it is."""
+
+    def on_acknowledgement(self, metadata: Any, error: Any) -> None:
+        """Nothing."""
+
+
 def test_every_value_arrives_with_its_key_headers_and_timestamp(cluster: FakeCluster) -> None:
     with producer(cluster) as client:
         deliveries = client.send_many(
@@ -324,3 +334,80 @@ def test_awaiting_an_async_bulk_returns_its_outcome(cluster: FakeCluster) -> Non
 
     asyncio.run(main())
     assert sorted(int(record.value or b"") for record in stored(cluster)) == list(range(20_000))
+
+
+# --- few rows of Arrow data, again and again -------------------------------------------------------------------------
+
+
+def compiled(client: Producer | AsyncProducer) -> list[bool]:
+    """For each call of `send_arrow` from now on, whether its rows took the compiled path."""
+    core, took = client._core, list[bool]()
+    assert core.arrow_path is not None
+    send = core.arrow_path.send
+
+    def noted(*arguments: object) -> Any:
+        begun = send(*arguments)
+        took.append(begun is not None)
+        return begun
+
+    core.send_simple_rows = noted
+    return took
+
+
+def test_data_like_some_that_was_sent_before_takes_the_compiled_path(cluster: FakeCluster) -> None:
+    with producer(cluster) as client:
+        took = compiled(client)
+        for number in range(4):
+            client.send_arrow("orders", pyarrow.table({"value": [b"%d" % number], "key": [b"k"]}))
+        client.send_arrow("orders", pyarrow.table({"value": ["text"], "key": ["k"], "timestamp": [5]}))
+        client.send_arrow("orders", pyarrow.table({"value": [b"4"], "key": [b"k"]}))
+        client.flush(20)
+        assert took == [False, True, True, True, False, True]
+    assert len({record.partition for record in stored(cluster)}) == 1
+    assert [record.value for record in stored(cluster)] == [b"0", b"1", b"2", b"3", b"text", b"4"]
+
+
+def test_few_rows_wait_for_memory_in_their_order(cluster: FakeCluster) -> None:
+    with producer(cluster, buffer_memory=40_000, batch_size=10_000) as client:
+        took = compiled(client)
+        data = pyarrow.table({"value": [b"%03d" % at + bytes(1_000) for at in range(200)], "key": [b"k"] * 200})
+        client.send_arrow("orders", data).result(20)
+        delivered = client.send_arrow("orders", data).result(20)
+        assert took == [False, True]
+        assert [each.offset for each in delivered] == list(range(200, 400))
+    assert [int((record.value or b"")[:3]) for record in stored(cluster)] == [*range(200)] * 2
+
+
+def test_few_rows_for_which_there_is_no_memory_in_time_are_refused_by_index(cluster: FakeCluster) -> None:
+    with producer(cluster, buffer_memory=40_000, batch_size=10_000, max_block_ms=200) as client:
+        data = pyarrow.table({"value": [bytes(1_000)] * 100})
+        client.send_arrow("orders", data.slice(0, 1)).result(20)
+        with paused(cluster):
+            took = compiled(client)
+            deliveries = client.send_arrow("orders", data)
+            refused = deliveries.rejected()
+        assert took == [True]
+        assert list(refused) == list(range(100 - len(refused), 100))
+        assert all(isinstance(error, BufferExhaustedError) for error in refused.values())
+        with pytest.raises(BulkDeliveryError):
+            deliveries.result(20)
+    assert len(stored(cluster)) == 1 + 100 - len(refused)
+
+
+def test_few_rows_of_an_async_producer_wait_for_memory_too(cluster: FakeCluster) -> None:
+    async def main() -> None:
+        async with AsyncProducer(bootstrap_servers=cluster.bootstrap_servers, buffer_memory=40_000, batch_size=10_000) as client:
+            took = compiled(client)
+            data = pyarrow.table({"value": [bytes(1_000)] * 200})
+            await (await client.send_arrow("bills", data))
+            assert [each.offset for each in await (await client.send_arrow("bills", data))] == list(range(200, 400))
+            assert took == [False, True]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("options", [{"value_serializer": "string"}, {"key_serializer": "string"}, {"partitioner": ByLength()}, {"interceptors": [Sees()]}],
+                         ids=["values", "keys", "partitioner", "interceptor"])
+def test_rows_that_each_are_shown_to_user_code_have_no_compiled_path(cluster: FakeCluster, options: Any) -> None:
+    with producer(cluster, **options) as client:
+        assert client._core.arrow_path is None
