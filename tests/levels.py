@@ -22,6 +22,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/broker/test_delegation_tokens.py": "tokens, on a cluster with users",
     "tests/broker/test_failover.py": "brokers that die and come back",
     "tests/broker/test_group_members.py": "timeouts and fencing of members, in real seconds",
+    "tests/broker/test_groups.py::test_N07_a_group_goes_on_when_another_broker_becomes_its_coordinator": "three brokers; the fake cluster has it too",
     "tests/broker/test_java_reads_our_batches.py": "Java's tools, a JVM for each case",
     "tests/broker/test_local_cluster.py": "clusters of each kind are started and ended",
     "tests/broker/test_local_cluster_command.py": "clusters of each kind are started and ended",
@@ -30,6 +31,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/broker/test_offsets_in_database.py": "an example",
     "tests/broker/test_process_hooks.py": "programs that fork, end and are killed",
     "tests/broker/test_producer_limits.py": "clusters with settings of their own",
+    "tests/broker/test_secure_connections.py::test_async_clients_log_in_to_three_brokers_by_each_proof": "three secured brokers, each proof; one broker stays",
     "tests/broker/test_secure_refusals.py": "each refusal on a secured cluster; the simulation has them in virtual time",
     "tests/broker/test_secure_sessions.py": "sessions that end, in real seconds",
     "tests/broker/test_secured_cluster.py": "secured clusters of each kind",
@@ -62,6 +64,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/simulation/test_seeds.py": "150 seeds of the whole client",
     "tests/simulation/test_broken_logins.py": "logins that break at every byte",
     "tests/simulation/test_errors_in_peace.py": "every error of every request",
+    "tests/unit/testing/test_hostile_peer.py::test_an_attack_costs_no_client_more_than_its_bounds": "103 attacks, each on every kind of client",
     "tests/unit/testing/simulation/test_tls_world.py": "handshakes that break at every byte",
     "tests/unit/test_example_offsets.py": "an example that is killed at every line",
 }
@@ -75,6 +78,7 @@ SHARING: Final[Mapping[str, str]] = {
     "tests/broker/test_admin_replicas.py": "three brokers",
     "tests/broker/test_failover.py": "three brokers",
     "tests/broker/test_secure_connections.py": "one secured broker, and three",
+    "tests/broker/test_secure_connections.py::test_async_clients_log_in_to_three_brokers_by_each_proof": "three secured brokers, each proof; one broker stays",
     "tests/broker/test_secure_refusals.py": "one secured broker, and three",
     "tests/broker/test_secured_cluster.py": "one secured broker, and three",
 }

@@ -219,9 +219,12 @@ class Driver:
 
     def _deadlines(self, connections: ConnectionPool) -> Iterator[float | None]:
         """The managers' first: those of connections take longer to find."""
+        first = None
         for manager in self._managers:
-            yield manager.next_deadline()
-        yield connections.next_deadline()
+            deadline = manager.next_deadline()
+            first = earliest(first, deadline)
+            yield deadline
+        yield connections.next_deadline(first)
 
     def _sleep_until(self, deadline: float | None) -> None:
         if deadline is not None:

@@ -93,6 +93,7 @@ class Call:
     versions: VersionRange | None = None  # narrower than those of the API
     once: bool = False  # retriable errors end it too: its caller sends another call then
     timeout: float | None = None  # seconds for one response; None: request_timeout_ms
+    patience: float = 0.0  # at least so many seconds pass before its coordinator is doubted
     attempts: int = 0
     unheard: int = 0  # attempts in a row that got no response
     not_before: float = 0.0
@@ -261,7 +262,7 @@ class Calls:
         if known is None:
             return None
         # JoinGroup and SyncGroup may rightly take long: a hung coordinator looks the same.
-        return max(call.waits_since, known.heard_at) + self._patience * (2 if call.use is Use.MEMBERSHIP else 1)
+        return max(call.waits_since, known.heard_at) + max(call.patience, self._patience * (2 if call.use is Use.MEMBERSHIP else 1))
 
     # ---- outcomes ---------------------------------------------------------------------------------------------------
 

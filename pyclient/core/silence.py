@@ -11,6 +11,8 @@ from typing import Final
 
 LONGEST_PATIENCE: Final = 2.0
 """Seconds. A broker with much to do takes tens of milliseconds, and one that hangs is replaced after nine seconds."""
+LATEST: Final = 1.5
+"""Times its patience, a look for silence waits for something else to do, rather than to wake the client alone."""
 LATELY: Final = 10.0
 """Seconds for which an answer shows that a node is alive."""
 LOGGED_AFTER: Final = 5.0
@@ -40,11 +42,16 @@ class Silence:
         """A response arrived. *bytes_in*: how many bytes have arrived ever."""
         self.heard_at, self.bytes_in, self.since = now, bytes_in, None
 
-    def look_at(self, waits_since: float | None) -> float | None:
-        """When to look next; *waits_since*: when the oldest answer was due, None if none is."""
+    def look_at(self, waits_since: float | None, others: float | None = None) -> float | None:
+        """When to look next; *waits_since*: when the oldest answer was due, None if none is.
+
+        *others*: when there will be something else to do.
+        """
         if waits_since is None:
             return None
-        return max(waits_since, self.heard_at, self._looked_at) + self._patience
+        since = max(waits_since, self.heard_at, self._looked_at)
+        look = since + self._patience
+        return others if others is not None and look < others <= since + LATEST * self._patience else look
 
     def look(self, now: float, waits_since: float | None, bytes_in: int) -> bool:
         """Whether it is silent; *bytes_in* as in `answered`: a part of a large response is a sign of life."""

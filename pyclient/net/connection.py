@@ -152,11 +152,14 @@ class Connection(asyncio.BufferedProtocol):
         """Seconds for which the broker throttles this connection (M09)."""
         return self.throttle.until - self._clock()
 
-    def next_deadline(self) -> float | None:
-        """When a request is overdue, throttling ends, the session is to be renewed, or silence is to be looked for."""
+    def next_deadline(self, others: float | None = None) -> float | None:
+        """When a request is overdue, throttling ends, the session is to be renewed, or silence is to be looked for.
+
+        *others*: as in `Silence.look_at`.
+        """
         if not self.requests.requests and not self.throttle.until:
             return self.session.renew_at  # all that the usual, idle connection has
-        return earliest(self.session.renew_at, self.overdue_at(), self.silence.look_at(self._answer_due_since()))
+        return earliest(self.session.renew_at, self.overdue_at(), self.silence.look_at(self._answer_due_since(), others))
 
     def overdue_at(self) -> float | None:
         """When a request is overdue, or throttling ends: all that matters of a connection that is being closed."""

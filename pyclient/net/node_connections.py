@@ -108,17 +108,17 @@ class NodeConnections:
         for task in self.tasks.values():
             task.cancel()
 
-    def next_deadline(self, max_idle: float, looked_at: float, patience: float) -> float | None:
+    def next_deadline(self, max_idle: float, looked_at: float, patience: float, others: float | None = None) -> float | None:
         """When a response is overdue, a connection idle or silent, a renewal due, or a wanted node's back-off over.
 
-        *looked_at*: when `look_for_silence` was called last.
+        *looked_at*: when `look_for_silence` was called last; *others*: as in `Silence.look_at`.
         """
         first = self.reconnects.not_before if self.wanted else None
         if self.tasks:
             silent_at = self.connecting_since + patience
             first = earliest(first, silent_at if looked_at < silent_at else looked_at + patience)
         for connection in self.connections.values():
-            first = earliest(first, connection.next_deadline(), None if connection.in_flight else connection.idle_since + max_idle)
+            first = earliest(first, connection.next_deadline(others), None if connection.in_flight else connection.idle_since + max_idle)
         return first
 
 

@@ -236,9 +236,9 @@ class ConnectionPool:
         if silent:
             self._on_silence()
 
-    def next_deadline(self) -> float | None:
-        """When `tick` must be called next."""
-        first = earliest(self._next_node_at, *[node.next_deadline(self._options.max_idle, self._looked_at, self._patience) for node in self._all_nodes()])
+    def next_deadline(self, others: float | None = None) -> float | None:
+        """When `tick` must be called next; *others*: when it is called anyway, as in `Silence.look_at`."""
+        first = earliest(self._next_node_at, *[node.next_deadline(self._options.max_idle, self._looked_at, self._patience, others) for node in self._all_nodes()])
         self._due = earliest(first, *[connection.overdue_at() for connection in self._closing])
         return self._due
 

@@ -325,13 +325,17 @@ class ClassicMember(Membership):
     def _sends_heartbeats(self) -> bool:
         return self.state in SENDS_HEARTBEATS and self.identity.joined
 
-    def _on_heartbeat(self, sent_as: Identity, error: BaseException | None) -> None:
+    def _on_heartbeat(self, sent_as: Identity, error: BaseException | None) -> bool:
+        """Returns whether nothing is to be done because of it."""
         if sent_as != self.identity or self.state not in SENDS_HEARTBEATS:
-            return
+            return False
+        if error is None:
+            return True
         if isinstance(error, RebalanceInProgressError):
             self._on_rebalance()
-        elif error is not None:
+        else:
             self._on_heartbeat_error(error)
+        return False
 
     def _on_rebalance(self) -> None:
         if self.state is State.STABLE:

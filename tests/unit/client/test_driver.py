@@ -283,6 +283,20 @@ def test_the_driver_sleeps_to_the_earliest_deadline_and_polls_then() -> None:
     run(test())
 
 
+def test_connections_hear_when_the_managers_are_polled_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look for a silent broker waits for that, rather than to wake the client alone."""
+    heard: list[float | None] = []
+    monkeypatch.setattr(ConnectionPool, "next_deadline", lambda _connections, others=None: heard.append(others))
+
+    async def test() -> None:
+        async with driven() as here:
+            here.second.deadline = here.clock() + 1000
+            await here.quiet()
+            assert heard[-1] == here.second.deadline
+
+    run(test())
+
+
 def test_an_earlier_deadline_replaces_the_timer_and_a_later_one_is_left_to_its_turn() -> None:
     async def test() -> None:
         async with driven() as here:

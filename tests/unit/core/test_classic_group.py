@@ -237,6 +237,28 @@ def test_G01_heartbeats_begin_with_the_generation_and_keep_their_interval() -> N
         beat.reply()
 
 
+def test_G01_the_usual_answer_to_a_heartbeat_needs_no_turn() -> None:
+    member = ClassicHarness()
+    member.becomes_stable(*tps(0))
+    beat = member.heartbeat()
+    due = member.world.now + HEARTBEAT
+    assert member.group.next_deadline() == due, "known while it is in flight"
+    assert beat.reply() is True
+    assert member.group.next_deadline() == due
+    assert not member.heartbeat().reply(error_code=REBALANCING)
+
+
+def test_G01_a_heartbeat_that_is_answered_late_is_followed_by_the_next_at_once() -> None:
+    member = ClassicHarness()
+    member.becomes_stable(*tps(0))
+    beat = member.heartbeat()
+    member.group.polled_at = member.world.now
+    member.world.after(HEARTBEAT + 1)
+    member.sends_nothing()
+    assert not beat.reply()
+    member.sends(Api.HEARTBEAT)
+
+
 def test_G01_heartbeats_of_the_old_generation_go_on_while_the_user_revokes() -> None:
     member = ClassicHarness()
     member.becomes_stable(*tps(0, 1), generation=4)
@@ -317,7 +339,9 @@ def test_G04_a_coordinator_that_does_not_answer_a_heartbeat_is_looked_up_while_t
     silent = member.heartbeat()
     assert silent.request.timeout == SESSION / 3, "the rest of the session is for the next heartbeat"
     member.group.polling = True
-    member.world.after(LONGEST_PATIENCE)
+    member.world.after(HEARTBEAT - 0.1)
+    assert not member.world.turn(member.group, member.calls)
+    member.world.after(0.1)  # the next heartbeat would be due
     look_up, = member.world.turn(member.group, member.calls)
     assert look_up.api is Api.FIND_COORDINATOR
     member.reply_coordinator(look_up, 2)

@@ -20,6 +20,11 @@ def test_a_connection_is_silent_when_an_answer_is_due_for_long_enough() -> None:
     assert silence.look_at(10.0) == 14.0, "once more after another while"
 
 
+@pytest.mark.parametrize(("others", "look"), [(None, 12.0), (11.0, 12.0), (12.5, 12.5), (13.0, 13.0), (13.1, 12.0)])
+def test_a_look_waits_a_while_for_something_else_to_do(others: float | None, look: float) -> None:
+    assert Silence(2.0).look_at(10.0, others) == look
+
+
 def test_a_connection_without_a_due_answer_is_not_silent() -> None:
     silence = Silence(2.0)
     silence.look(12.0, 10.0, 0)

@@ -132,9 +132,9 @@ class Sent:
         """The request as a broker reads it."""
         return read_request(self.request, self.version)
 
-    def reply(self, **fields: object) -> None:
-        """The broker answers."""
-        self.end(Reply(self.version, answer(self.api, self.version, **fields)))
+    def reply(self, **fields: object) -> bool | None:
+        """The broker answers; True if the client has nothing to do because of it."""
+        return self.end(Reply(self.version, answer(self.api, self.version, **fields)))
 
     def is_lost(self, cause: KafkaError = NO_ANSWER) -> None:
         """The connection went away, the outcome is unknown."""
@@ -144,9 +144,9 @@ class Sent:
         """It was never written."""
         self.end(NotSent(cause))
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: Outcome) -> bool | None:
         self.world.in_flight.remove(self)
-        self.request.done(self.world.now, outcome)
+        return self.request.done(self.world.now, outcome)
 
 
 # ---- metadata -------------------------------------------------------------------------------------------------------

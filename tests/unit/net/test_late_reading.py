@@ -18,13 +18,14 @@ import pytest
 
 from pyclient import Producer
 from pyclient.buffers.delivery import Delivery
+from pyclient.client.driver import Driver
 from pyclient.producer.lone_lanes import LentLanes
 from pyclient.testing import FakeCluster
-from tests.unit.net.lone_records import LIMIT_S
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
 FOREVER_S: Final = 1e6
+LIMIT_S: Final = 20.0
 RECORDS: Final = 64
 FEW: Final = RECORDS // 2
 """Of them. Each sixteenth answer is read in time, and the loop wakes at times for other things."""
@@ -38,8 +39,9 @@ def cluster(fake_cluster: FakeCluster) -> FakeCluster:
 
 @pytest.fixture(params=[0, 2])
 def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster) -> Iterator[Producer]:
-    """Its answers stay in their sockets for ever."""
+    """Its answers stay in their sockets for ever, and no time of the client wakes its loop."""
     monkeypatch.setattr("pyclient.producer.lone_lanes.PATIENCE", FOREVER_S)
+    monkeypatch.setattr(Driver, "_set_timer", lambda _driver, _deadline: None)
     with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=request.param) as producer:
         yield producer
 
