@@ -7,7 +7,7 @@ cdef class LateReading:
     cdef int _epoll
     cdef int _timer
     cdef double _patience
-    cdef double _rings_at              # the timer; 0 when it is not set
+    cdef double _rings_at              # the timer, last
     cdef int _deaf                     # the loop does not listen to this; -1 if it listens to all
     cdef int _requests                 # since one was answered in time
 

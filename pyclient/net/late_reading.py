@@ -54,7 +54,6 @@ class LateReading:
     def end(self) -> cython.int:
         """It was late enough: listen, and stop the timer."""
         self.listen()
-        self._rings_at = 0
         set_time(self._timer, INFINITY)
         return 0
 

@@ -33,15 +33,20 @@ FEW: Final = RECORDS // 2
 
 @pytest.fixture
 def cluster(fake_cluster: FakeCluster) -> FakeCluster:
-    fake_cluster.create_topic("t", 1)
+    fake_cluster.create_topic("t", len(fake_cluster.bootstrap_servers.split(",")))
     return fake_cluster
+
+
+@pytest.fixture(autouse=True)
+def _no_timers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No deadline of the client wakes its loop, which would listen then."""
+    monkeypatch.setattr(Driver, "_set_timer", lambda _driver, _deadline: None)
 
 
 @pytest.fixture(params=[0, 2])
 def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster) -> Iterator[Producer]:
-    """Its answers stay in their sockets for ever, and no time of the client wakes its loop."""
+    """Its answers stay in their sockets for ever."""
     monkeypatch.setattr("pyclient.producer.lone_lanes.PATIENCE", FOREVER_S)
-    monkeypatch.setattr(Driver, "_set_timer", lambda _driver, _deadline: None)
     with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=request.param) as producer:
         yield producer
 
@@ -58,22 +63,22 @@ def lanes(producer: Producer) -> LentLanes:
     return found
 
 
-def socket_of(producer: Producer) -> socket.socket:
+def socket_of(producer: Producer, partition: int = 0) -> socket.socket:
     """That its lone records are sent on."""
     def found() -> socket.socket | None:
-        producer.send("t", b"first").result(LIMIT_S)
+        producer.send("t", b"first", partition=partition).result(LIMIT_S)
         connection = lanes(producer)._lender._connection
         return connection.socket if len(lanes(producer).exchange) and connection else None
 
     eventually(found)
     sock = found()
-    return sock if sock is not None else socket_of(producer)
+    return sock if sock is not None else socket_of(producer, partition)
 
 
-def sent(producer: Producer, sock: socket.socket) -> Delivery:
+def sent(producer: Producer, sock: socket.socket, partition: int = 0) -> Delivery:
     """A record whose answer has come, and may have been read."""
     stays = lanes(producer).exchange
-    delivery = producer.send("t", b"x")
+    delivery = producer.send("t", b"x", partition=partition)
     eventually(lambda: is_settled(producer) or (unsettled(producer) == 1 and stays.in_flight and select.select([sock], [], [], 0.001)[0]))
     return delivery
 
@@ -87,15 +92,15 @@ def is_settled(producer: Producer) -> bool:
     return unsettled(producer) == 0
 
 
-def late(producer: Producer) -> Delivery:
+def late(producer: Producer, partition: int = 0) -> Delivery:
     """A record whose answer lies in the socket, where the loop does not listen."""
-    sock = socket_of(producer)
+    sock = socket_of(producer, partition)
     for _ in range(1000):
-        delivery = sent(producer, sock)
+        delivery = sent(producer, sock, partition)
         if lanes(producer).exchange.in_flight:
             return delivery
         if not len(lanes(producer).exchange):
-            sock = socket_of(producer)
+            sock = socket_of(producer, partition)
     raise AssertionError("all answers were read as soon as they came")
 
 
@@ -118,20 +123,20 @@ def test_the_next_record_reads_the_answer_and_no_thread_wakes_for_it(patient: Pr
     assert offsets == list(range(offsets[0], offsets[0] + RECORDS))
 
 
-def test_the_time_that_an_answer_lies_in_its_socket_is_no_latency(patient: Producer) -> None:
-    sock, lender = socket_of(patient), lanes(patient)._lender
-    assert lender._connection is not None
-    found = patient._core.connections.figures(1, lender._connection)
+def counted_latencies(producer: Producer) -> int:
+    connection = lanes(producer)._lender._connection
+    assert connection is not None
+    found = producer._core.connections.figures(1, connection)
     assert found is not None
-    latencies = found[1][1]
+    return sum(count for count, _, _ in found[1][1].recent(float("-inf")))
 
-    def count() -> int:
-        return sum(number for number, _, _ in latencies.recent(float("-inf")))
 
-    before = count()
+def test_the_time_that_an_answer_lies_in_its_socket_is_no_latency(patient: Producer) -> None:
+    sock = socket_of(patient)
+    before = counted_latencies(patient)
     for _ in range(RECORDS):
         sent(patient, sock)
-    assert 0 < count() - before < FEW
+    assert 0 < counted_latencies(patient) - before < FEW
 
 
 # --- who hears of it -------------------------------------------------------------------------------------------------
@@ -139,7 +144,9 @@ def test_the_time_that_an_answer_lies_in_its_socket_is_no_latency(patient: Produ
 
 def test_an_answer_is_read_after_a_while_though_no_caller_asks(usual: Producer) -> None:
     late(usual)
+    before = counted_latencies(usual)
     eventually(lambda: not lanes(usual).exchange.in_flight)
+    assert counted_latencies(usual) == before
 
 
 def test_the_loop_listens_after_a_while_though_no_answer_came(cluster: FakeCluster, usual: Producer) -> None:
@@ -163,6 +170,22 @@ def test_a_connection_that_the_broker_closes_is_noticed_though_no_caller_sends(c
     cluster.kill(1)
     eventually(lambda: not len(lanes(usual).exchange))
     cluster.restart(1)
+
+
+def test_the_loop_listens_to_the_next_record_if_that_has_a_callback(patient: Producer) -> None:
+    late(patient)
+    called = threading.Event()
+    patient.send("t", b"x", on_delivery=lambda _: called.set())
+    assert called.wait(LIMIT_S)
+
+
+@pytest.mark.fake_kafka(brokers=2)
+def test_the_loop_is_deaf_to_one_socket_at_a_time(patient: Producer) -> None:
+    late(patient, 0)
+    late(patient, 1)
+    called = threading.Event()
+    patient.send("t", b"x", partition=0, on_delivery=lambda _: called.set())
+    assert called.wait(LIMIT_S)
 
 
 async def awaited(delivery: Delivery) -> None:
