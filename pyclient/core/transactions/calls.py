@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.core.acl_errors import error_of
@@ -20,6 +20,10 @@ BUMPS: Final = VersionRange(3, SPOKEN[Api.INIT_PRODUCER_ID].high)
 """Of InitProducerId: it takes the present producer id and epoch, and gives the next (KIP-360)."""
 OPTIONAL: Final = VersionRange(12, SPOKEN[Api.PRODUCE].high)
 """Of Produce: the broker adds the partition to the transaction (KIP-890)."""
+
+
+Early: TypeAlias = Callable[[], object] | None
+"""Of the first request of a transaction: called if the one before is still being finished. None for a later one."""
 
 
 class Protocol(NamedTuple):
@@ -90,8 +94,8 @@ def init_call(transactional_id: str, timeout: float, finish: Finish, *, present:
                 fields=fields, judge=judge, finish=finish, deadline=deadline, versions=None if present is NO_ID else BUMPS)
 
 
-def add_partitions_call(transaction: OpenTransaction, partitions: Iterable[TopicPartition], finish: Finish, *, first: bool, deadline: float | None) -> Call:
-    """Add partitions to the transaction. *first*: it has none yet, so the one before may still be being finished."""
+def add_partitions_call(transaction: OpenTransaction, partitions: Iterable[TopicPartition], finish: Finish, *, early: Early, deadline: float | None) -> Call:
+    """Add partitions to the transaction."""
     wanted, topics = list(partitions), defaultdict[str, list[int]](list)
     for tp in wanted:
         topics[tp.topic].append(tp.partition)
@@ -103,15 +107,15 @@ def add_partitions_call(transaction: OpenTransaction, partitions: Iterable[Topic
     def judge(message: Any) -> CallOutcome:
         codes = {TopicPartition(topic.name, each.partition_index): each.partition_error_code
                  for topic in message.results_by_topic_v3_and_below for each in topic.results_by_partition}
-        outcome = _of_partitions(transaction, Api.ADD_PARTITIONS_TO_TXN, codes, wanted)
-        return _soon(outcome) if first else outcome
+        return _soon(_of_partitions(transaction, Api.ADD_PARTITIONS_TO_TXN, codes, wanted), early)
 
     return Call(what=f"adding partitions to the transaction of {transaction.transactional_id!r}", api=Api.ADD_PARTITIONS_TO_TXN,
                 target=transaction.coordinator, fields=fields, judge=judge, finish=finish, deadline=deadline)
 
 
-def _soon(outcome: CallOutcome) -> CallOutcome:
-    if isinstance(outcome, Again) and isinstance(outcome.error, ConcurrentTransactionsError):
+def _soon(outcome: CallOutcome, early: Early) -> CallOutcome:
+    if early is not None and isinstance(outcome, Again) and isinstance(outcome.error, ConcurrentTransactionsError):
+        early()
         return Again(outcome.error, pause=SOON)
     return outcome
 
@@ -124,21 +128,21 @@ def _of_partitions(transaction: OpenTransaction, api: Api, codes: Mapping[TopicP
     return next((each for each in refused if isinstance(each, KafkaError)), refused[0] if refused else Done(None))
 
 
-def add_offsets_call(transaction: OpenTransaction, group: str, finish: Finish, deadline: float | None) -> Call:
+def add_offsets_call(transaction: OpenTransaction, group: str, finish: Finish, *, early: Early, deadline: float | None) -> Call:
     """Add a group's offsets to the transaction; `offsets_call` sends them."""
 
     def fields(version: int) -> dict[str, object]:
         return {**transaction.fields(), "group_id": group}
 
     def judge(message: Any) -> CallOutcome:
-        return transaction.outcome(Api.ADD_OFFSETS_TO_TXN, message.error_code, group=group)
+        return _soon(transaction.outcome(Api.ADD_OFFSETS_TO_TXN, message.error_code, group=group), early)
 
     return Call(what=f"adding the offsets of group {group!r} to the transaction of {transaction.transactional_id!r}", api=Api.ADD_OFFSETS_TO_TXN,
                 target=transaction.coordinator, fields=fields, judge=judge, finish=finish, deadline=deadline)
 
 
 def offsets_call(transaction: OpenTransaction, member: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata], protocol: Protocol,
-                 finish: Finish, deadline: float | None) -> Call:
+                 finish: Finish, *, early: Early, deadline: float | None) -> Call:
     """Commit offsets of a group as part of the transaction, as the member of *member* (T04, KIP-447)."""
 
     def fields(version: int) -> dict[str, object]:
@@ -147,7 +151,7 @@ def offsets_call(transaction: OpenTransaction, member: ConsumerGroupMetadata, of
 
     def judge(message: Any) -> CallOutcome:
         codes = {TopicPartition(topic.name, each.partition_index): each.error_code for topic in message.topics for each in topic.partitions}
-        return _of_partitions(transaction, Api.TXN_OFFSET_COMMIT, codes, offsets, group=member.group_id)
+        return _soon(_of_partitions(transaction, Api.TXN_OFFSET_COMMIT, codes, offsets, group=member.group_id), early)
 
     return Call(what=f"committing {len(offsets)} offsets of group {member.group_id!r} in the transaction of {transaction.transactional_id!r}",
                 api=Api.TXN_OFFSET_COMMIT, target=Coordinator(member.group_id), fields=fields, judge=judge, finish=finish, deadline=deadline,

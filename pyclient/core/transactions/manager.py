@@ -25,7 +25,7 @@ from pyclient.core.transactions.meaning import Meaning, meaning
 from pyclient.core.transactions.progress import OffsetCommit, Pending, Progress, Records
 from pyclient.core.transactions.states import TRANSACTION, TransactionEvent, TransactionState, is_legal, legal_calls
 from pyclient.errors import (
-    ApplicationRecoverableError, ConcurrentTransactionsError, IllegalStateError, KafkaError, TransactionAbortableError, UnknownProducerIdError, raisable, sentence,
+    ApplicationRecoverableError, IllegalStateError, KafkaError, TransactionAbortableError, UnknownProducerIdError, raisable, sentence,
 )
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -297,7 +297,7 @@ class Transactions:
         if progress.wanted:
             wanted, progress.wanted = progress.wanted, {}
             self._submit(add_partitions_call(
-                self._transaction(), wanted, lambda _, error: self._on_partitions(wanted, error), first=not progress.partitions,
+                self._transaction(), wanted, lambda _, error: self._on_partitions(wanted, error), early=None if progress.partitions else self._too_early,
                 deadline=progress.deadline))
         elif progress.offsets:
             self._send_offsets(progress.offsets[0])
@@ -305,18 +305,23 @@ class Transactions:
 
     def _send_offsets(self, commit: OffsetCommit) -> None:
         progress, group = self._progress, commit.member.group_id
+        early = None if progress.started else self._too_early
         if self.protocol is V1 and group not in progress.groups:
-            self._submit(add_offsets_call(self._transaction(), group, lambda _, error: self._on_group(group, error), progress.deadline))
+            self._submit(add_offsets_call(self._transaction(), group, lambda _, error: self._on_group(group, error), early=early, deadline=progress.deadline))
             return
         progress.started = True
         self._submit(offsets_call(self._transaction(), commit.member, commit.offsets, self.protocol,
-                                  lambda _, error: self._on_offsets(commit, error), progress.deadline))
+                                  lambda _, error: self._on_offsets(commit, error), early=early, deadline=progress.deadline))
+
+    def _too_early(self) -> None:
+        """The first request was refused. A batch that leaves before it is repeated must not count as the first."""
+        self.markers.answered(0.0, True)
 
     def _answered(self) -> None:
         """The call has ended that adds something to the transaction."""
         call, self._call = self._call, None
         if call is not None and call.sent_at:
-            self.markers.answered(self._calls.took(call), isinstance(call.last_error, ConcurrentTransactionsError))
+            self.markers.answered(self._calls.took(call), False)
 
     def _on_partitions(self, added: Mapping[TopicPartition, None], error: BaseException | None) -> None:
         self._answered()

@@ -107,9 +107,9 @@ CALLS: Mapping[str, Call] = {
         GROUP, Identity(3, "m"), HeartbeatFields(full=True, topics=("t",), pattern="", owned=frozenset({(UUID(int=1), 0)})), nothing),
     "leave of a new member": leave_call(GROUP, "m", nothing, None),
     "init of a transactional producer": init_call("x", 60.0, nothing),
-    "add partitions": add_partitions_call(OPEN, [A, B], nothing, first=True, deadline=None),
-    "add offsets": add_offsets_call(OPEN, "g", nothing, None),
-    "transactional offsets": offsets_call(OPEN, ConsumerGroupMetadata("g", 3, "m", "i"), {A: OffsetAndMetadata(5)}, V2, nothing, None),
+    "add partitions": add_partitions_call(OPEN, [A, B], nothing, early=None, deadline=None),
+    "add offsets": add_offsets_call(OPEN, "g", nothing, early=None, deadline=None),
+    "transactional offsets": offsets_call(OPEN, ConsumerGroupMetadata("g", 3, "m", "i"), {A: OffsetAndMetadata(5)}, V2, nothing, early=None, deadline=None),
     "end": end_call(OPEN, V1, nothing, commit=True),
     "coordinator": find_coordinator(Coordinator("g"), lambda target, node, error: None),
 }

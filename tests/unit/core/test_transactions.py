@@ -1,6 +1,8 @@
 """A transactional producer's requests: which comes when, and what each answer means (T01–T11)."""
 from __future__ import annotations
 
+from typing import Final
+
 import pytest
 
 from pyclient.codec.apis import Api
@@ -296,6 +298,44 @@ def test_a_transaction_that_is_still_being_finished_is_waited_for_a_moment() -> 
     it.transactions.admits(A1, it.world.now, repeated=False)
     added(it.one(Api.ADD_PARTITIONS_TO_TXN), CONCURRENT)
     assert it.after(0.5) == []
+
+
+FIRST_OF_OFFSETS: Final = {1: Api.ADD_OFFSETS_TO_TXN, 2: Api.TXN_OFFSET_COMMIT}
+"""What begins a transaction with offsets, by protocol."""
+
+
+@pytest.mark.parametrize("level", FIRST_OF_OFFSETS)
+def test_offsets_that_begin_a_transaction_come_again_after_a_moment_too(level: int) -> None:
+    it = Transacting(level).begun()
+    it.transactions.send_offsets(OFFSETS, MEMBER)
+    refuse(it.one(FIRST_OF_OFFSETS[level]), CONCURRENT)
+    assert it.turn() == []
+    (again,) = it.after(0.021)
+    assert again.api is FIRST_OF_OFFSETS[level]
+
+
+@pytest.mark.parametrize("level", FIRST_OF_OFFSETS)
+def test_offsets_behind_records_are_repeated_after_a_back_off(level: int) -> None:
+    it = Transacting(level).begun()
+    it.sends()
+    it.transactions.send_offsets(OFFSETS, MEMBER)
+    refuse(it.one(FIRST_OF_OFFSETS[level]), CONCURRENT)
+    assert it.after(0.5) == []
+
+
+def test_a_first_request_that_was_refused_lengthens_the_pause_though_a_batch_is_stored_before_it_is_repeated() -> None:
+    it = Transacting(2).begun()
+    it.sends()
+    it.again()
+    it.transactions.send_offsets(OFFSETS, MEMBER)
+    committed(it.one(Api.TXN_OFFSET_COMMIT), CONCURRENT)
+    pause = it.transactions.markers.pause
+    assert pause > 0
+    it.sends()
+    it.transactions.markers.stored(it.world.now)
+    (again,) = it.after(0.021)
+    committed(again)
+    assert it.transactions.markers.pause == pause
 
 
 @pytest.mark.parametrize("commits", [True, False])
