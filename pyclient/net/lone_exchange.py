@@ -360,13 +360,13 @@ class LentExchange(LoneExchange):
             self._give_back()
         return result._done
 
-    def hear(self, result: BatchResult):
-        """A caller that does not `wait` wants to know of *result*: the loop listens to its answer."""
+    def hear(self, result: BatchResult | None):
+        """A caller that does not `wait` wants to know of *result* (None: of any): the loop listens to its answer."""
         if self._closed or not self._acquire(False):
             self._otherwise()  # the thread that has the lock may be about to leave the answer in the socket
             return
         try:
-            if self._batch is not None and self._batch.result is result:
+            if self._batch is not None and (result is None or self._batch.result is result):
                 self._late.listen()
         finally:
             self._give_back()

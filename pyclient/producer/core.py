@@ -190,6 +190,11 @@ class ProducerCore(ClientCore):
                 lanes = self._lanes = portal.run(functools.partial(LentLanes, self, lender, portal.lending, self._batch_metrics, linger=self.config.linger_ms / 1000))
                 observer.listen_to = lanes.exchange.hear
 
+    def listen(self) -> None:
+        """A caller waits for what an answer brings: none may lie in its socket for long. Any thread may call it."""
+        if self._lanes is not None:
+            self._lanes.listen()
+
     def on_cluster(self, cluster: Cluster) -> None:
         """Publish the topics' partitions to the threads and tasks that send."""
         for name, topic in cluster.topics.items():

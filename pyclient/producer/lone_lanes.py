@@ -64,6 +64,9 @@ class LoneLanes:
             self._core.metadata.want(queue.topic, lane.sequence.idle_since)
         self._calm = False
 
+    def listen(self) -> None:
+        """An answer that was left in its socket is wanted now. Any thread may call it."""
+
     def answered(self, connection: Connection) -> None:
         """Make a lane if the next record of the partition can do what the last one did."""
         if not connection.ready:
@@ -153,6 +156,11 @@ class LentLanes(LoneLanes):
     def _may_repeat(self, connection: Connection) -> bool:
         """As `LoneLanes._may_repeat`."""
         return super()._may_repeat(connection) and connection.socket is not None and self._selector.reads_only(connection.socket)
+
+    def listen(self) -> None:
+        """As `LoneLanes.listen`."""
+        if self.exchange.in_flight:
+            self.exchange.hear(None)
 
     def _sent_on(self, connection: Connection | None) -> None:
         self._forget_last()

@@ -54,6 +54,14 @@ def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, clu
 
 
 @pytest.fixture
+def patient_with_little_memory(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster) -> Iterator[Producer]:
+    """As `patient`, with memory for one batch."""
+    monkeypatch.setattr("pyclient.producer.lone_lanes.PATIENCE", FOREVER_S)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0, buffer_memory=17_000, batch_size=16_384, max_block_ms=20_000) as producer:
+        yield producer
+
+
+@pytest.fixture
 def usual(cluster: FakeCluster) -> Iterator[Producer]:
     with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as producer:
         yield producer
@@ -206,6 +214,12 @@ def test_the_loop_is_deaf_to_one_socket_at_a_time(patient: Producer) -> None:
     called = threading.Event()
     patient.send("t", b"x", partition=0, on_delivery=lambda _: called.set())
     assert called.wait(LIMIT_S)
+
+
+def test_a_caller_that_waits_for_memory_gets_that_of_the_answer(patient_with_little_memory: Producer) -> None:
+    for _ in range(5):
+        late(patient_with_little_memory)
+        patient_with_little_memory.send("t", bytes(10_000)).result(LIMIT_S)
 
 
 async def awaited(delivery: Delivery) -> None:
