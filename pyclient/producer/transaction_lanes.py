@@ -15,7 +15,7 @@ from pyclient.core.connection import Usage
 from pyclient.core.manager import Use
 from pyclient.core.transactions.calls import V2
 from pyclient.core.transactions.manager import Transactions
-from pyclient.core.transactions.states import TransactionEvent, TransactionState
+from pyclient.core.transactions.states import TransactionEvent
 from pyclient.core.transactions.usual import UsualTransactions
 from pyclient.net.connection import Connection
 from pyclient.net.lent_connection import LoopLender
@@ -59,7 +59,8 @@ class TransactionLanes(LoneLanes):
         core.accumulator.on_ready = self.exchange.on_ready
         selector.on_woken = selector.on_borrowed = self.end
         calls = core.transaction_calls
-        calls.begin_here, calls.commit_here, calls.spent_here, calls.on_commit = self.exchange.begin, self.exchange.commit, self._spent, self.renew
+        calls.begin_here, calls.commit_here, calls.spent_here = self.exchange.begin, self.exchange.commit, self._spent
+        calls.on_commit, calls.on_offsets = self.renew, self.renew_within
 
     def _spent(self, call: TransactionEvent) -> float:
         return {TransactionEvent.BEGIN: self.exchange.begin_s, TransactionEvent.COMMIT: self.exchange.commit_s}.get(call, 0.0)
@@ -75,8 +76,15 @@ class TransactionLanes(LoneLanes):
 
     def renew(self) -> None:
         """A commit has ended: the next transaction may do the same."""
-        if not self._pays():
-            return
+        if self._pays():
+            self._arm()
+
+    def renew_within(self) -> None:
+        """Offsets are part of the open transaction: its records and its end may still go the usual way."""
+        if self._is_worth_trying():
+            self._arm()
+
+    def _arm(self) -> None:
         kept, self._kept = self._kept, {}
         commits = self._commit_lane() if self._may_arm() else None
         if commits is None:
@@ -96,6 +104,9 @@ class TransactionLanes(LoneLanes):
         """Whether to arm the exchange: seldom, while something else comes before each commit."""
         used, self._used = self.exchange.commits > self._used, self.exchange.commits
         self._unused = 0 if used else self._unused + 1
+        return self._is_worth_trying()
+
+    def _is_worth_trying(self) -> bool:
         return self._unused <= TRIED or self._unused % SELDOM == 0
 
     def _add_lanes(self, missed: PartitionQueue) -> None:
@@ -114,7 +125,7 @@ class TransactionLanes(LoneLanes):
 
     def _may_arm(self) -> bool:
         manager, core = self._transactions, self._core
-        return manager.state is TransactionState.READY and manager.protocol is V2 and manager.allows_v2() and core.accumulator.on_outcome is None and core.sender.idle()
+        return manager.protocol is V2 and manager.allows_v2() and core.accumulator.on_outcome is None and core.sender.nothing_in_flight()
 
     def _is_current(self, lane: Lane) -> bool:
         """Whether its connection is still the one that a batch of its partition leaves on."""

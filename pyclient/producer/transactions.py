@@ -4,6 +4,7 @@ What to ask the coordinators is decided in `pyclient.core.transactions`; here th
 """
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -89,10 +90,17 @@ class TransactionCall:
 
     def _ends_here(self, in_place: InPlace) -> bool:
         """In place of the loop; False if it has to go on."""
+        self._rest()
         in_place.run_until(lambda: self._begin().done, self._take, self._limit)
         if self._error is not None:
             raise self._error
         return self._taken  # not whether it is done: the loop may have gone on with it meanwhile
+
+    def _rest(self) -> None:
+        """Until the request may leave: else the loop would wake for it."""
+        pause = self._manager.markers.due - self._core.clock() if self.event is TransactionEvent.SEND_OFFSETS else 0.0
+        if pause > 0:
+            time.sleep(pause if self._limit is None else min(pause, self._limit))
 
     def _take(self) -> bool:
         """Not while a handler may raise: its caller would lose the outcome, which cannot be asked for again (T02)."""
@@ -111,6 +119,8 @@ class TransactionCall:
             self._core.observer.take_failures()
         elif self.event is TransactionEvent.COMMIT:
             self._calls.on_commit()
+        elif self.event is TransactionEvent.SEND_OFFSETS:
+            self._calls.on_offsets()
 
     def _report(self, error: KafkaError) -> None:
         """Unless the transaction goes on, this error reports the failed records: `close` does not raise them again."""
@@ -137,6 +147,8 @@ class TransactionCalls:
         """Seconds that these two have taken."""
         self.on_commit: Callable[[], object] = _never
         """Called on the loop, or in its place, when a commit has ended another way."""
+        self.on_offsets: Callable[[], object] = _never
+        """Likewise, when offsets are committed with the open transaction."""
         self._core = core
         self._transactions = transactions
         self._spent = dict.fromkeys(TIMES, 0.0)

@@ -199,6 +199,11 @@ class Sender:
         self._report_unsealed()
         return idle
 
+    def nothing_in_flight(self) -> bool:
+        """Whether no batch is; others may wait."""
+        self._report_unsealed()
+        return not self._in_flight
+
     def _report_unsealed(self) -> None:
         """A batch that could not be compressed was in no request: its transaction must not be committed without it."""
         if self._accumulator.seal_failures > self._seal_failures:

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyclient import Producer
+from pyclient import ConsumerGroupMetadata, Producer, TopicPartition
 from pyclient.buffers import topic_compression
+from pyclient.client.facade_base import OPTION
 from pyclient.codec.apis import Api
 from pyclient.core.handshake import Features
 from pyclient.core.sending.sender import Sender
@@ -28,7 +29,7 @@ from pyclient.errors import ClientForkedError, IllegalStateError, KafkaError, Ka
 from pyclient.net import lent_connection
 from pyclient.net.in_flight import MAX_CORRELATION_ID
 from pyclient.net.transaction_exchange import TransactionExchange
-from pyclient.producer.transaction_lanes import TransactionLanes
+from pyclient.producer.transaction_lanes import TRIED, TransactionLanes
 from pyclient.runtime.deferred_signals import DeferredSignals
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.control import Cut, Delay, Drop, Fail, Throttle, Verdict
@@ -45,6 +46,8 @@ FAULTS: Final[dict[str, Verdict]] = {
 }
 VARIABLE: Final = ("metadata-age", "latency", "time", "throttle", "connection", "incoming", "outgoing", "request-total", "node=-")
 """Times, and what depends on the requests that a client makes beside Produce and EndTxn."""
+INPUT: Final = TopicPartition("in", 0)
+GROUP: Final = ConsumerGroupMetadata("g")
 Step = tuple[str, str, tuple[int, ...]]
 """What to do, the API that a fault is about, and on which partitions."""
 
@@ -727,6 +730,61 @@ def test_refused_rows_of_a_bulk_are_not_missing_from_a_commit(cluster: FakeClust
     assert values(cluster) == [b"next"]
 
 
+def test_the_records_of_a_transaction_with_offsets_are_committed_the_usual_way(cluster: FakeCluster, producer: Producer, ways: list[str]) -> None:
+    cluster.create_topic("in")
+    expected: list[bytes] = []
+
+    def usual() -> bool:
+        del ways[:]
+        producer.begin_transaction()
+        producer.send("t", b"%d" % len(expected), partition=0)
+        producer.send_offsets({INPUT: len(expected)}, GROUP)
+        producer.send("t", b"behind", partition=0)
+        producer.commit_transaction()
+        assert cluster.committed("g")[INPUT].offset == len(expected)
+        expected.extend([b"%d" % len(expected), b"behind"])
+        return not ways
+
+    eventually(usual)
+    assert values(cluster) == expected
+
+
+def test_a_producer_that_went_other_ways_tries_the_usual_one_with_offsets_again(cluster: FakeCluster, producer: Producer, ways: list[str]) -> None:
+    cluster.create_topic("in")
+
+    def usual(timeout: Any = OPTION) -> bool:
+        del ways[:]
+        producer.begin_transaction()
+        producer.send("t", b"x", partition=0)
+        producer.send_offsets({INPUT: 1}, GROUP)
+        producer.commit_transaction(timeout)
+        return not ways
+
+    for _ in range(2 * TRIED):
+        usual(timeout=60)
+    assert not usual()
+    eventually(usual)
+
+
+def test_offsets_wait_for_the_markers_of_the_last_transaction_in_the_thread_that_calls(cluster: FakeCluster, producer: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.create_topic("in")
+    threads: list[threading.Thread] = []
+    end = Transactions._on_offsets
+
+    def noted(*arguments: Any) -> Any:
+        threads.append(threading.current_thread())
+        return end(*arguments)
+
+    monkeypatch.setattr(Transactions, "_on_offsets", noted)
+    for _ in range(20):
+        producer.begin_transaction()
+        due = wait_for_markers(producer)
+        producer.send_offsets({INPUT: 1}, GROUP)
+        assert producer._core.clock() > due
+        producer.commit_transaction()
+    assert threading.current_thread() in threads
+
+
 def test_offsets_and_new_partitions_go_another_way(cluster: FakeCluster, producer: Producer) -> None:
     cluster.create_topic("other", 1)
     producer.begin_transaction()
@@ -737,14 +795,15 @@ def test_offsets_and_new_partitions_go_another_way(cluster: FakeCluster, produce
     assert values(cluster) == [b"x"]
 
 
-@pytest.mark.parametrize("others", [True, False], ids=["with others", "alone"])
-def test_records_that_could_not_be_compressed_are_not_missing_from_a_commit(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, *, others: bool) -> None:
+@pytest.mark.parametrize("between", ["nothing", "records", "offsets"])
+def test_records_that_could_not_be_compressed_are_not_missing_from_a_commit(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, between: str) -> None:
     """The thread that sends seals their batch: they are settled, as failed, before the loop looks."""
     def broken(*_args: object) -> bytes:
         raise MemoryError("no more")
 
     monkeypatch.setattr(topic_compression, "compress", broken)
     cluster.create_topic("small", 1)
+    cluster.create_topic("in")
     with made(cluster, compression_by_topic={"small": "gzip"}) as producer:
         until_usual(producer)
         for number in range(3):
@@ -760,9 +819,11 @@ def test_records_that_could_not_be_compressed_are_not_missing_from_a_commit(clus
             assert batch is not None
             buffers.seal(batch)
             buffers.take_ready(0.0)
-            if others:
+            if between == "records":
                 producer.send("t", b"with what failed", partition=0)
             with pytest.raises(TransactionAbortableError, match="compressed"):
+                if between == "offsets":
+                    producer.send_offsets({INPUT: 1}, GROUP)
                 producer.commit_transaction()
             producer.abort_transaction()
     assert values(cluster) == [b"0", b"1", b"2"]
@@ -826,9 +887,9 @@ def test_another_producer_with_the_id_fences_this_one(cluster: FakeCluster, prod
 
 
 def steps() -> st.SearchStrategy[list[Step]]:
-    what = st.sampled_from(["commit", "commit", "commit", "block", "bulk", "abort", "flush", "callback", "metrics", "move", *FAULTS])
+    what = st.sampled_from(["commit", "commit", "commit", "block", "bulk", "abort", "flush", "callback", "metrics", "move", "offsets", "offsets", "offsets first", *FAULTS])
     partitions = st.sampled_from([(0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2)])
-    return st.lists(st.tuples(what, st.sampled_from(["Produce", "EndTxn"]), partitions), min_size=5, max_size=20)
+    return st.lists(st.tuples(what, st.sampled_from(["Produce", "EndTxn", "TxnOffsetCommit"]), partitions), min_size=5, max_size=20)
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
@@ -837,12 +898,14 @@ def steps() -> st.SearchStrategy[list[Step]]:
 def test_whatever_happens_what_was_committed_is_stored_once_in_order(brokers: int, given_steps: list[Step]) -> None:
     with FakeCluster(brokers=brokers) as cluster, made(cluster) as producer:
         cluster.create_topic("t", PARTITIONS)
+        cluster.create_topic("in")
         producer.init_transactions()
         run = Run(cluster, producer, brokers)
         for number, step in enumerate(given_steps):
             run.take(number, *step)
         for partition in range(PARTITIONS):
             assert [record.value for record in cluster.records("t", partition)] == run.committed[partition]
+        assert {tp: each.offset for tp, each in cluster.committed("g").items()} == run.offsets
 
 
 class Run:
@@ -850,6 +913,7 @@ class Run:
 
     def __init__(self, cluster: FakeCluster, producer: Producer, brokers: int) -> None:
         self.committed: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+        self.offsets: dict[TopicPartition, int] = {}
         self._cluster, self._producer, self._brokers = cluster, producer, brokers
 
     def take(self, number: int, what: str, api: str, partitions: tuple[int, ...]) -> None:
@@ -857,11 +921,11 @@ class Run:
         fault = FAULTS.get(what)
         with contextlib.nullcontext() if fault is None else self._cluster.intercept(fault, api, times=1):
             try:
-                self._transact(number, what, partitions)
+                self._transact(number, what, partitions, {INPUT: number + 1} if "offsets" in what or api == "TxnOffsetCommit" else {})
             except TransactionAbortableError:
                 self._producer.abort_transaction()
 
-    def _transact(self, number: int, what: str, partitions: tuple[int, ...]) -> None:
+    def _transact(self, number: int, what: str, partitions: tuple[int, ...], offsets: dict[TopicPartition, int]) -> None:
         producer = self._producer
         values = [b"%d" % number, b"a", b"b"] if what == "bulk" else [b"%d" % number]
         if what == "metrics":
@@ -870,19 +934,22 @@ class Run:
             self._cluster.move_leader("t", partitions[0], 1 + number % self._brokers)
         if what == "block":
             with producer.transaction():
-                self._send(what, values, partitions)
+                self._send(what, values, partitions, offsets)
         else:
             producer.begin_transaction()
-            self._send(what, values, partitions)
+            self._send(what, values, partitions, offsets)
             if what == "abort":
                 producer.abort_transaction()
                 return
             producer.commit_transaction()
         for partition in partitions:
             self.committed[partition] += values
+        self.offsets |= offsets
 
-    def _send(self, what: str, values: list[bytes], partitions: tuple[int, ...]) -> None:
+    def _send(self, what: str, values: list[bytes], partitions: tuple[int, ...], offsets: dict[TopicPartition, int]) -> None:
         producer = self._producer
+        if offsets and what == "offsets first":
+            producer.send_offsets(offsets, GROUP)
         for partition in partitions:
             if what == "bulk":
                 producer.send_many("t", values, partition=partition)
@@ -890,3 +957,5 @@ class Run:
                 producer.send("t", values[0], partition=partition, on_delivery=(lambda _: None) if what == "callback" else None)
         if what == "flush":
             producer.flush()
+        if offsets and what != "offsets first":
+            producer.send_offsets(offsets, GROUP)
