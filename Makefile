@@ -57,7 +57,7 @@ nightly: ## everything: test-all, proof, and every test of brokers on brokers in
 
 proof: setup jars ## what takes hours: mutants, 2,000 + 1,000 + 2,000 seeds of the simulation, every byte of logins and error of requests, 500 of threads, Spark's cluster under faults
 	@mkdir -p $(JUNIT)
-	@$(PYTEST) -m proof -s --junitxml=$(JUNIT)/proof.xml tests/simulation tests/broker/test_admin_beside_java.py tests/spark tests/unit/integration $(ARGS)
+	@$(PYTEST) -m proof -s --junitxml=$(JUNIT)/proof.xml tests/simulation tests/broker/test_admin_beside_java.py tests/broker/test_benchmarks.py tests/spark tests/unit/integration $(ARGS)
 	@PYCLIENT_SIMULATION_SEEDS=2000 PYCLIENT_SIMULATION_GROUP_SEEDS=1000 PYCLIENT_EXACTLY_ONCE_SEEDS=2000 \
 		PYCLIENT_SIMULATION_ADMIN_SEEDS=1000 $(PYTEST) -o timeout=7200 tests/simulation/test_seeds.py tests/simulation/test_exactly_once_seeds.py tests/simulation/test_admin_seeds.py
 	@PYCLIENT_EVERY_BYTE=1 $(PYTEST) -o timeout=3600 $(AT_ONCE) tests/simulation/test_broken_logins.py tests/unit/testing/simulation/test_tls_world.py

@@ -64,7 +64,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/simulation/test_seeds.py": "150 seeds of the whole client",
     "tests/simulation/test_broken_logins.py": "logins that break at every byte",
     "tests/simulation/test_errors_in_peace.py": "every error of every request",
-    "tests/unit/testing/test_hostile_peer.py::test_an_attack_costs_no_client_more_than_its_bounds": "103 attacks, each on every kind of client",
+    "tests/unit/testing/test_hostile_peer.py::test_an_attack_costs_no_client_more_than_its_bounds": "91 attacks, each on every kind of client",
     "tests/unit/testing/simulation/test_tls_world.py": "handshakes that break at every byte",
     "tests/unit/test_example_offsets.py": "an example that is killed at every line",
 }

@@ -64,6 +64,7 @@ def test_every_client_serves(kafka_cluster: LocalCluster) -> None:
         assert [must for must in services.MUSTS if must.case == case and must.row({case: found})]
 
 
+@pytest.mark.proof  # 40 s; the other benchmarks run the same clients without TLS
 @pytest.mark.kafka(security=Security())
 def test_all_our_clients_speak_tls_beside_confluents_and_log_in(kafka_cluster: LocalCluster) -> None:
     chance, to = random.Random(1), access(kafka_cluster, "SSL")

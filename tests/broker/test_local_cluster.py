@@ -72,7 +72,7 @@ def test_an_unknown_broker_is_an_error_that_lists_the_known_ones(kafka_cluster: 
         kafka_cluster.kill(7)
 
 
-@pytest.mark.parametrize("end", ["kill", "stop"])
+@pytest.mark.parametrize("end", ["kill", pytest.param("stop", marks=pytest.mark.embedded)])
 def test_a_broker_ended_and_started_again_keeps_address_and_data(local_cluster: ClusterFactory, topic: str, end: str) -> None:
     cluster = local_cluster()
     server = ("--bootstrap-server", cluster.bootstrap_servers)
@@ -125,6 +125,7 @@ def eventually(attempt: Callable[[float], None]) -> None:
     poll(attempt, time.monotonic() + 60, alive=lambda: None)
 
 
+@pytest.mark.embedded  # tests/containers has such a test of its own
 def test_the_others_go_on_while_one_of_three_is_killed_and_it_comes_back(local_cluster: ClusterFactory, topic: str) -> None:
     cluster = local_cluster(brokers=3)
     survivors = ",".join(f"{node.host}:{node.port}" for node in cluster.nodes[1:])
