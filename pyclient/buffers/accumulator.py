@@ -26,6 +26,8 @@ from pyclient.buffers.topic_compression import Codecs
 from pyclient.codec.encode import HEADER_SIZE
 from pyclient.errors import BufferExhaustedError, ClientClosedError, RecordTooLargeError, raisable
 
+ALL = cython.declare(cython.Py_ssize_t, 1 << 62)  # batches
+
 
 @cython.final
 @cython.cclass
@@ -309,10 +311,10 @@ class Accumulator:
     @cython.cfunc
     def lone_queue(self) -> PartitionQueue:
         """The queue of the only batch that may leave, if no other of it is unsettled; else None. Nothing changes."""
-        batch: Batch
+        batches: list
         with self._lock:
-            batch = self._ready.only_open()
-            return None if batch is None else batch.queue
+            batches = self._ready.all_open(1)
+            return cython.cast(Batch, batches[0]).queue if batches else None
 
     @cython.cfunc
     @cython.exceptval(-2, check=False)
@@ -331,8 +333,11 @@ class Accumulator:
         """
         batch: Batch
         with self._lock:
-            batch = self._ready.only_open()
-            if batch is None or batch.queue is not queue or batch._at > most:
+            batches: list = self._ready.all_open(1)
+            if not batches:
+                return None
+            batch = batches[0]
+            if batch.queue is not queue or batch._at > most:
                 return None
             self._batches.start_open(batch)
             return batch
@@ -341,7 +346,7 @@ class Accumulator:
     def open_batches(self) -> list:
         """The batches that may leave, if each is the only unsettled one of its queue; else None. Nothing changes."""
         with self._lock:
-            return self._ready.all_open()
+            return self._ready.all_open(ALL)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -349,7 +354,7 @@ class Accumulator:
         """Start all of `open_batches` without compression. False, and nothing changes, if there are others by now."""
         batch: Batch
         with self._lock:
-            if self._ready.all_open() != batches:
+            if self._ready.all_open(ALL) != batches:
                 return False
             for batch in batches:
                 self._batches.start_open(batch)

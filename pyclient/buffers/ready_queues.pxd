@@ -19,8 +19,7 @@ cdef class ReadyQueues:
     cdef object flush_open(self)
     cdef list take(self, double now)
     cdef PartitionQueue take_lone(self, double now)
-    cdef Batch only_open(self)
-    cdef list all_open(self)
+    cdef list all_open(self, Py_ssize_t most)
     cdef bint refresh(self, PartitionQueue queue) except -1
     cdef object next_linger(self)
     cdef double wake_by_timer(self) except -2

@@ -76,19 +76,10 @@ class ReadyQueues:
         return None
 
     @cython.cfunc
-    def only_open(self) -> Batch:
-        """The only batch that may leave, if it lingers and no other of its queue is unsettled; else None."""
+    def all_open(self, most: cython.Py_ssize_t) -> list:
+        """All batches that may leave, at most so many, if each lingers and is alone in its queue; else None."""
         batch: Batch
-        if self._listed or len(self._lingering) != 1:
-            return None
-        batch = next(iter(self._lingering))
-        return None if batch.queue._listed or batch.queue.waiting else batch
-
-    @cython.cfunc
-    def all_open(self) -> list:
-        """All batches that may leave, if each lingers and no other of its queue is unsettled; else None."""
-        batch: Batch
-        if self._listed:
+        if self._listed or len(self._lingering) > most:
             return None
         for batch in self._lingering:
             if batch.queue._listed or batch.queue.waiting:
