@@ -25,6 +25,7 @@ WITH_THREADING: Final = (
     "pyclient.runtime.loop_lending", "pyclient.runtime.loop_thread", "pyclient.producer.waits", "pyclient.consumer.facade")
 """Modules that make locks as ``threading.Lock()``."""
 ROUTER_SEND_PATH: Final = Router.send_path
+ROUTER_ARROW_PATH: Final = Router.arrow_path
 SHORT: Final = 1e-6
 LONG: Final = 5e-4
 """Seconds: long enough for a complete step of another thread."""
@@ -136,6 +137,7 @@ def put_edges(patch: pytest.MonkeyPatch, coin: Coin) -> None:
     patch.setattr("pyclient.producer.lone_lanes.LentExchange", lambda *parts, **named: _exchange(coin, *parts, **named))
     patch.setattr("pyclient.producer.core.Accumulator", lambda **made: edgy(Accumulator, coin, **made))
     patch.setattr("pyclient.producer.routing.Router.send_path", lambda router, buffers: _send_path(router, buffers, coin))
+    patch.setattr("pyclient.producer.routing.Router.arrow_path", lambda router, buffers, observer: ROUTER_ARROW_PATH(router, buffers._inner, observer))
 
 
 def _exchange(coin: Coin, accumulator: Any, selector: Any, clock: Callable[[], float], *parts: Any, **named: Any) -> LentExchange:
