@@ -55,6 +55,7 @@ class LateReading:
         """It was late enough: listen, and stop the timer."""
         self.listen()
         set_time(self._timer, INFINITY)
+        self._rings_at = 0  # it may have been set again since it rang, by the thread that had the lock
         return 0
 
     @cython.cfunc

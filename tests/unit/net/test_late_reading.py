@@ -62,6 +62,14 @@ def patient_with_little_memory(monkeypatch: pytest.MonkeyPatch, cluster: FakeClu
 
 
 @pytest.fixture
+def patient_for_a_second(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster) -> Iterator[Producer]:
+    """Its answers stay in their sockets for a second."""
+    monkeypatch.setattr("pyclient.producer.lone_lanes.PATIENCE", 1.0)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as producer:
+        yield producer
+
+
+@pytest.fixture
 def usual(cluster: FakeCluster) -> Iterator[Producer]:
     with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as producer:
         yield producer
@@ -167,6 +175,18 @@ def test_an_answer_is_read_after_a_while_though_no_caller_asks(usual: Producer) 
         return counted_latencies(usual) > before
 
     assert sum(counts_a_latency() for _ in range(10)) < 5, "those of answers that were handed over to the loop"
+
+
+def test_an_answer_is_read_after_a_while_though_the_timer_rang_while_another_thread_set_it(patient_for_a_second: Producer) -> None:
+    late(patient_for_a_second)
+    selector = lanes(patient_for_a_second)._selector
+    eventually(lambda: selector.acquire(False))
+    try:
+        selector.on_readable(selector._timers[-1])  # as the loop's thread, which woke for a time that was moved since
+    finally:
+        selector.give_back()
+    late(patient_for_a_second)
+    eventually(lambda: is_settled(patient_for_a_second))
 
 
 def test_the_loop_listens_after_a_while_though_no_answer_came(cluster: FakeCluster, usual: Producer) -> None:
