@@ -12,7 +12,7 @@ from pyclient.codec.consumer_protocol import decode_assignment
 from pyclient.core.calls import Call, CallOutcome, Coordinator, Done, Finish
 from pyclient.core.group.coordinator import HEARTBEATS_IN_A_SESSION, GroupOptions, Identity, refusal, silence_of_a_coordinator
 from pyclient.core.manager import Use
-from pyclient.core.silence import LATEST, LONGEST_PATIENCE
+from pyclient.core.silence import LATEST, patience
 from pyclient.errors import ProtocolError
 from pyclient.records import TopicPartition
 
@@ -96,7 +96,7 @@ def heartbeat_call(options: GroupOptions, identity: Identity, finish: Finish) ->
 
     call = _call(options, "a heartbeat to", Api.HEARTBEAT, lambda version: _who(options, identity), judge, finish)
     call.timeout = silence_of_a_coordinator(options.request_timeout, options.session_timeout / HEARTBEATS_IN_A_SESSION)
-    call.patience = min(options.heartbeat_interval, LATEST * LONGEST_PATIENCE)  # the next one is due then: one wake-up less
+    call.patience = min(options.heartbeat_interval, LATEST * patience(options.request_timeout))  # the next one is due then: one wake-up less
     return call
 
 

@@ -14,8 +14,9 @@ import pytest
 from pyclient.codec.apis import Api
 from pyclient.codec.consumer_protocol import decode_assignment, encode_assignment
 from pyclient.core.group.changes import ChangeKind
+from pyclient.core.group.classic_calls import heartbeat_call
 from pyclient.core.group.classic_member import State
-from pyclient.core.group.coordinator import Identity
+from pyclient.core.group.coordinator import GroupOptions, Identity
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Use
 from pyclient.core.silence import LONGEST_PATIENCE
@@ -350,6 +351,13 @@ def test_G04_a_coordinator_that_does_not_answer_a_heartbeat_is_looked_up_while_t
     member.world.after(1.0)
     again, = member.world.turn(member.group, member.calls)
     assert (again.api, again.node) == (Api.HEARTBEAT, 2)
+
+
+def test_G04_a_coordinator_is_looked_up_before_its_heartbeat_has_failed_also_with_a_short_request_timeout() -> None:
+    options = GroupOptions(group_id="g", instance_id=None, session_timeout=SESSION, heartbeat_interval=HEARTBEAT, rebalance_timeout=REBALANCE, request_timeout=2.0)
+    call = heartbeat_call(options, Identity(member_id="m", generation=1), lambda _, __: None)
+    assert call.timeout is not None
+    assert call.patience < call.timeout / 2
 
 
 def test_G04_a_coordinator_that_hangs_while_members_join_is_looked_up_less_often() -> None:
