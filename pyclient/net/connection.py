@@ -69,7 +69,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, label: str, client_id: str | None, *, clock: Callable[[], float], max_frame: int,
                  on_change: Callable[[], None], on_quiet: Callable[[], None], on_lost: Callable[[Connection, KafkaError], None],
-                 on_answer: Callable[[Api, float, float, float], None], patience: float = LONGEST_PATIENCE) -> None:
+                 on_answer: Callable[[Api, float, float | None, float], None], patience: float = LONGEST_PATIENCE) -> None:
         self.label = label
         self.state = State.CONNECTING
         self.usage = Usage.UNUSED
@@ -268,9 +268,13 @@ class Connection(asyncio.BufferedProtocol):
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 
-    def adopt(self, request: Request, version: int, sent_at: float, rest: Buffer | None) -> None:
-        """A request with the newest correlation id was written beside this object, but for *rest*: it is in flight."""
+    def adopt(self, request: Request, version: int, sent_at: float, rest: Buffer | None, *, timed: bool = True) -> None:
+        """A request with the newest correlation id was written beside this object, but for *rest*: it is in flight.
+
+        *timed*: the time at which its answer is read will show the broker's latency.
+        """
         self.requests.add(request.api, version, sent_at, request.timeout, self.bytes_out, request.done, held=request.held, patience=request.patience)
+        self.requests.requests[-1].timed = timed
         if rest and self._write_buffer is not None:
             self.write_rest(rest)
 
@@ -374,7 +378,7 @@ class Connection(asyncio.BufferedProtocol):
             self.usage = Usage.ANSWERED
         self.idle_since = now
         self.silence.answered(now, self.reader.bytes_in)
-        self._on_answer(answered.api, now, now - answered.sent_at, throttled)
+        self._on_answer(answered.api, now, now - answered.sent_at if answered.timed else None, throttled)
 
     # ---- the socket -------------------------------------------------------------------------------------------------
 

@@ -200,7 +200,8 @@ class LoneExchange:
     """Lone records on known lanes, and the request of one of them that is in flight.
 
     *otherwise* does what `on_ready` cannot; *hand_over* gets the lanes and the batches of a request, the time when it
-    was sent and what of it was not written. The fields are declared in lone_exchange.pxd.
+    was sent, what of it was not written, and whether the time of its answer will show the latency. The fields are
+    declared in lone_exchange.pxd.
     """
 
     def __init__(self, accumulator: Accumulator, clock, metrics, *, otherwise, hand_over):
@@ -241,7 +242,7 @@ class LoneExchange:
         if batch is not None:
             self._batch = self._lane = self._rest = None
             self._lanes.pop(batch.queue, None)
-            self._hand_over([lane], [batch], self._sent_at, rest)
+            self._hand_over([lane], [batch], self._sent_at, rest, not self._lay)
 
     @property
     def in_flight(self) -> bool:
@@ -262,7 +263,7 @@ class LoneExchange:
         batch = self._accumulator.start_lone(queue, LARGEST)
         if batch is None:
             return False
-        self._batch, self._lane, self._sent_at = batch, lane, now
+        self._batch, self._lane, self._sent_at, self._lay = batch, lane, now, False
         self._rest = lane.write(batch, now)
         return self._rest is None  # else the next one to act writes the rest
 
@@ -275,7 +276,7 @@ class LoneExchange:
         batch: Batch = self._batch
         self._batch = self._lane = None
         now: cython.double = self._clock()
-        if late:
+        if late or self._lay:
             lane.count_late_answer(lane._size, now)
         else:
             lane.count_answer(lane._size, now, self._sent_at)
@@ -303,7 +304,7 @@ class LentExchange(LoneExchange):
 
     def on_taken(self):
         """As `LoneExchange.on_taken`; the loop listens to all sockets again."""
-        self._late.listen()
+        self._listen()
         LoneExchange.on_taken(self)
 
     def on_readable(self, descriptor: int) -> bool:
@@ -362,14 +363,25 @@ class LentExchange(LoneExchange):
 
     def hear(self, result: BatchResult | None):
         """A caller that does not `wait` wants to know of *result* (None: of any): the loop listens to its answer."""
-        if self._closed or not self._acquire(False):
+        if self._closed:
+            return  # the loop is the parent's
+        if not self._acquire(False):
             self._otherwise()  # the thread that has the lock may be about to leave the answer in the socket
             return
         try:
             if self._batch is not None and (result is None or self._batch.result is result):
-                self._late.listen()
+                self._listen()
         finally:
             self._give_back()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _listen(self) -> cython.int:
+        """The loop listens to all sockets again. When an answer came that lies in one already is not known."""
+        came: cython.char[1]
+        if self._batch is not None and self._late.is_deaf(self._lane._descriptor):
+            self._lay = peek(self._lane._descriptor, cython.cast(cython.p_char, came), 1) > 0
+        return self._late.listen()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -421,6 +433,8 @@ class LentExchange(LoneExchange):
         timeout_ms: cython.int = 0 if not seconds > 0 else cython.cast(cython.int, min(seconds * 1000, LONGEST_WAIT_MS))
         came: cython.bint
         deaf: cython.bint = self._late.is_deaf(lane._descriptor)
+        if deaf and self._takes_answer(True):  # when it came is not known
+            return 0
         if not deaf and not watch(self._epoll, lane._descriptor, False):
             return 0
         with cython.nogil:

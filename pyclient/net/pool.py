@@ -300,7 +300,7 @@ class ConnectionPool:
             on_quiet=self._on_quiet_response, on_lost=functools.partial(self._on_lost, node), patience=self._patience,
             on_answer=functools.partial(self._on_answer, node))
 
-    def _on_answer(self, node: NodeConnections, api: Api, now: float, latency: float, throttle: float) -> None:
+    def _on_answer(self, node: NodeConnections, api: Api, now: float, latency: float | None, throttle: float) -> None:
         if node.silent_since is not None:
             self._due = 0.0  # others may still be silent
         self.failures.answered(node, api, now)

@@ -62,10 +62,13 @@ class RequestMetrics:
         """A request was written to *node*."""
         (self._nodes.get(node) or self._made_node(node)).requests.add(1)
 
-    def answered(self, node: int, api: Api, now: float, latency: float, throttle: float) -> None:
-        """A response of *node* came after *latency* seconds and throttles the client for *throttle* seconds."""
-        milliseconds = latency * 1000
-        (self._nodes.get(node) or self._made_node(node)).latency.add(milliseconds, 1, milliseconds, now)
+    def answered(self, node: int, api: Api, now: float, latency: float | None, throttle: float) -> None:
+        """A response of *node* came after *latency* seconds (None: unknown) and throttles the client for *throttle*
+        seconds.
+        """
+        milliseconds = 0.0 if latency is None else latency * 1000
+        if latency is not None:
+            (self._nodes.get(node) or self._made_node(node)).latency.add(milliseconds, 1, milliseconds, now)
         if api in COUNT_AND_LATENCY:
             own = self._apis.get(api) or self._made_api(api)
             own.responses.add(1)

@@ -104,19 +104,19 @@ class LoneLanes:
                     expiry=float("inf") if transactional else PRODUCER_EXPIRATION, request=request, answer=lone_answer(version, topic, queue.partition),
                     figures=(*figures, self._metrics.requests, self._metrics.of(queue.topic)))
 
-    def _hand_over(self, lanes: list[Lane], batches: list[Batch], sent_at: float, rest: bytes | None) -> None:
-        """The request is in flight as if the sender and the driver had written it."""
+    def _hand_over(self, lanes: list[Lane], batches: list[Batch], sent_at: float, rest: bytes | None, timed: bool = True) -> None:
+        """The request is in flight as if the sender and the driver had written it. *timed* as of `Connection.adopt`."""
         first, sequences = lanes[0], [lane.sequence for lane in lanes]
-        self._adopt(first.connection, first.terms.version, lambda: self._core.sender.adopt(sequences, batches), sent_at, rest, "a lone request")
+        self._adopt(first.connection, first.terms.version, lambda: self._core.sender.adopt(sequences, batches), sent_at, rest, "a lone request", timed)
         for batch in batches:
             self._core.metadata.want(batch.queue.topic, sent_at)
 
-    def _adopt(self, connection: Connection, version: int, adopted: Callable[[], Request], sent_at: float, rest: bytes | None, what: str) -> None:
+    def _adopt(self, connection: Connection, version: int, adopted: Callable[[], Request], sent_at: float, rest: bytes | None, what: str, timed: bool = True) -> None:
         """*connection* waits for the answer to *what*, the request that *adopted* returns, in *version*."""
         request: Request | None = None
         try:
             request = adopted()
-            connection.adopt(request, version, sent_at, rest)
+            connection.adopt(request, version, sent_at, rest, timed=timed)
         except Exception as error:  # noqa: BLE001 the loop must go on, and the request needs an outcome
             _log.exception("a defect in the client: %s could not be handed over; closing the connection", what)
             cause = KafkaError(f"{what} could not be handed over: {error!r}")

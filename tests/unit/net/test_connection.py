@@ -49,7 +49,7 @@ class Client:
         self.clock = Clock()
         self.changes = 0
         self.lost: list[KafkaError] = []
-        self.latencies: list[tuple[Api, float]] = []
+        self.latencies: list[tuple[Api, float | None]] = []
         self.connection = Connection("the peer", "a client", clock=self.clock, max_frame=MAX_FRAME, on_change=self._changed, on_quiet=self._changed,
                                on_lost=lambda connection, cause: self.lost.append(cause),
                                on_answer=lambda api, now, latency, throttle: self.latencies.append((api, latency)))

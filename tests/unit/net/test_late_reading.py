@@ -164,6 +164,29 @@ def test_the_time_that_an_answer_lies_in_its_socket_is_no_latency(patient: Produ
     assert 0 < counted_latencies(patient) - before < FEW
 
 
+@pytest.mark.parametrize("way", ["result", "done", "callback", "thread"])
+def test_the_time_that_an_answer_lies_in_its_socket_is_no_latency_for_who_asks(patient: Producer, way: str) -> None:
+    def counts_a_latency() -> bool:
+        delivery = late(patient)
+        before = counted_latencies(patient)
+        WAYS[way](patient, delivery)
+        eventually(lambda: is_settled(patient))
+        return counted_latencies(patient) > before
+
+    assert sum(counts_a_latency() for _ in range(10)) < 5
+
+
+def test_the_time_that_an_answer_lies_in_its_socket_is_no_latency_when_the_loop_wakes(patient: Producer) -> None:
+    def counts_a_latency() -> bool:
+        late(patient)
+        before = counted_latencies(patient)
+        patient._core.driver.wake_from_anywhere()
+        eventually(lambda: is_settled(patient))
+        return counted_latencies(patient) > before
+
+    assert sum(counts_a_latency() for _ in range(10)) < 5
+
+
 # --- who hears of it -------------------------------------------------------------------------------------------------
 
 
@@ -240,6 +263,14 @@ def test_a_caller_that_waits_for_memory_gets_that_of_the_answer(patient_with_lit
     for _ in range(5):
         late(patient_with_little_memory)
         patient_with_little_memory.send("t", bytes(10_000)).result(LIMIT_S)
+
+
+def test_a_forked_child_that_asks_leaves_the_loop_of_its_parent_alone(patient: Producer) -> None:
+    delivery = late(patient)
+    lanes(patient).exchange.close()  # as in a child
+    assert not delivery.done()
+    assert lanes(patient).exchange.in_flight
+    assert not patient._core.driver._scheduled
 
 
 async def awaited(delivery: Delivery) -> None:
