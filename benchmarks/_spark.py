@@ -23,6 +23,7 @@ CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 OURS: Final = "pyclient"
 JVM: Final = "JVM connector"
+FLOOR: Final = "constant, no broker"
 ONCE: Final = "exactly once"
 TUNED: Final = {"kafka.batch.size": "262144", "kafka.linger.ms": "5", "kafka.buffer.memory": "33554432", "kafka.max.request.size": "1048576"}
 """Our producer's defaults for Java's."""
@@ -71,6 +72,7 @@ def session() -> Any:
     import pyspark
     from pyspark.sql import SparkSession
 
+    from benchmarks._floor import Floor
     from pyclient.integration.spark import register
     from pyclient.integration.spark.java_home import prepare_environment
 
@@ -83,11 +85,14 @@ def session() -> Any:
     made = SparkSession.builder.master("local[2]").appName("benchmarks").config(map=settings).getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     register(made)
+    made.dataSource.register(Floor)
     return made
 
 
 def source(client: str, job: Job, reader: Any) -> Any:
-    """The topic as a table or a stream, by our source or the connector's."""
+    """The topic as a table or a stream, by our source or the connector's; or as many rows that are no topic's."""
+    if client == FLOOR:
+        return reader.format("floor").options(records=str(job.records), perBatch=str(job.per_batch)).load()
     limit = {"maxOffsetsPerTrigger": str(job.per_batch)} if job.per_batch else {}
     options = {"kafka.bootstrap.servers": job.bootstrap, "subscribe": job.source, "startingOffsets": "earliest", **limit}
     return reader.format("pyclient" if client.startswith(OURS) else "kafka").options(**options).load()
@@ -181,7 +186,9 @@ def warm(batches: Iterator[Any]) -> Iterator[Any]:
 
     import pyclient.integration.spark.reading
     import pyclient.integration.spark.slots  # noqa: F401
+    from benchmarks._floor import one_batch
 
+    one_batch()
     yield from batches
 
 

@@ -1,5 +1,7 @@
 """Spark's ways to read and write Kafka: ours, the JVM connector's, and foreachPartition with confluent-kafka.
 
+Beside them in reading: a Python source of constant rows without a broker, `_floor`, which is what Spark itself takes.
+
 All clients have one broker and one Spark, ``local[2]``, of the newest release that the connector is published for.
 Rounds are interleaved in a random order; figures are medians of the rounds. A first round warms up. Records that were
 written are counted by the topic's end offsets.
@@ -21,7 +23,7 @@ from benchmarks import _rounds
 from benchmarks._broker import a_broker, end_offsets, topic_of
 from benchmarks._process import ROOT, Child
 from benchmarks._rounds import joined, plain_table
-from benchmarks._spark import JVM, OURS, Job
+from benchmarks._spark import FLOOR, JVM, OURS, Job
 from pyclient import Producer
 from pyclient.testing import LocalCluster
 
@@ -52,9 +54,9 @@ class Case(NamedTuple):
 
 
 CASES: Final = (
-    Case("batch read", "read", (OURS, JVM), 4_000_000),
-    Case("stream read, batches of 500,000", "stream", (OURS, JVM), 4_000_000, 500_000),
-    Case("stream of 100,000, one trigger", "stream", (OURS, JVM), 100_000),
+    Case("batch read", "read", (OURS, JVM, FLOOR), 4_000_000),
+    Case("stream read, batches of 500,000", "stream", (OURS, JVM, FLOOR), 4_000_000, 500_000),
+    Case("stream of 100,000, one trigger", "stream", (OURS, JVM, FLOOR), 100_000),
     Case("batch write", "write", (OURS, JVM, TUNED, CONFLUENT), 1_000_000),
     Case("foreachBatch, batches of 500,000", "sink", (OURS, TWO_SLOTS, EIGHT_SLOTS, JVM, TUNED, CONFLUENT), 2_000_000, 500_000),
 )
@@ -175,7 +177,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     if arguments.markdown:
         return _rounds.from_kept(arguments, "spark", written)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # users' packages are compiled: else each process of Spark compiles ours
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(spark_of(arguments.spark)), os.environ.get("PYTHONPATH"))))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(spark_of(arguments.spark)), str(ROOT), os.environ.get("PYTHONPATH"))))
     scale, chance = _rounds.scale_of(arguments), random.Random(1)
     with a_broker({}) as cluster, contextlib.closing(Child(MODULE)) as child:
         cases = {case.name: measured(cluster, child, case, arguments.rounds, max(2 * PARTITIONS, round(case.records * scale)), chance)

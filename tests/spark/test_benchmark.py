@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import _spark, spark as benchmark
 from benchmarks._broker import end_offsets
+from benchmarks._floor import Floor
 from benchmarks._spark import Job
 from pyclient.testing import LocalCluster
 from tests.kafka import make_topic
@@ -33,6 +34,13 @@ def test_all_records_are_read_and_cpu_is_split_by_kind_of_process(job: Job) -> N
     assert answer["records"] == RECORDS
     assert answer["cpu"] == pytest.approx(answer["driver"] + answer["jvm"] + answer["workers"])
     assert answer["jvm"] > 0
+
+
+@pytest.mark.parametrize(("measure", "per_batch"), [("read", 0), ("stream", 0), ("stream", 16)])
+def test_spark_alone_reads_as_many_rows_without_a_broker(job: Job, spark: SparkSession, measure: str, per_batch: int) -> None:
+    spark.dataSource.register(Floor)
+    job = job._replace(client=_spark.FLOOR, bootstrap="127.0.0.1:1", per_batch=per_batch)
+    assert _spark.KINDS[measure](job)["records"] == RECORDS
 
 
 @pytest.mark.parametrize("client", [_spark.OURS, benchmark.CONFLUENT])

@@ -123,5 +123,5 @@ def test_large_ranges_are_read_in_larger_fetches_unless_the_user_sets_their_size
         wanted = OffsetRange(TopicPartition(TOPIC, 0), 5, 5 + offsets)
         return ConsumerConfig.parse(client_options(wanted, options(fake_cluster, **given))).max_partition_fetch_bytes
 
-    assert (size(MANY - 1), size(MANY)) == (2**20, 4 * 2**20)
+    assert (size(MANY - 1), size(MANY)) == (2**20, 2 * 2**20)
     assert [size(MANY, **{name: "1000"}) for name in ("kafka.max.partition.fetch.bytes", "kafka.max_partition_fetch_bytes")] == [1000, 1000]
