@@ -27,6 +27,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
 FOREVER_S: Final = 1e6
+SHORT_S: Final = 0.5
 LIMIT_S: Final = 20.0
 RECORDS: Final = 64
 FEW: Final = RECORDS // 2
@@ -40,9 +41,15 @@ def cluster(fake_cluster: FakeCluster) -> FakeCluster:
 
 
 @pytest.fixture(autouse=True)
-def _no_timers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No deadline of the client wakes its loop, which would listen then."""
-    monkeypatch.setattr(Driver, "_set_timer", lambda _driver, _deadline: None)
+def _short_timers_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No deadline but that of a linger or a back-off wakes the client's loop, which would listen then."""
+    set_timer = Driver._set_timer
+
+    def set_if_short(driver: Driver, deadline: float) -> None:
+        if deadline < driver._clock() + SHORT_S:
+            set_timer(driver, deadline)
+
+    monkeypatch.setattr(Driver, "_set_timer", set_if_short)
 
 
 @pytest.fixture(params=[0, 2])
