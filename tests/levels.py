@@ -78,7 +78,6 @@ SHARING: Final[Mapping[str, str]] = {
     "tests/broker/test_admin_replicas.py": "three brokers",
     "tests/broker/test_failover.py": "three brokers",
     "tests/broker/test_secure_connections.py": "one secured broker, and three",
-    "tests/broker/test_secure_connections.py::test_async_clients_log_in_to_three_brokers_by_each_proof": "three secured brokers, each proof; one broker stays",
     "tests/broker/test_secure_refusals.py": "one secured broker, and three",
     "tests/broker/test_secured_cluster.py": "one secured broker, and three",
 }

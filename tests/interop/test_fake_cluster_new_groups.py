@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.view import GroupView
 from pyclient.testing.jvm import Jvm, prepare_jvm
-from tests.interop.test_fake_cluster import COUNT, VALUES, Tools, everything, polling, seed
+from tests.interop.test_fake_cluster import COUNT, PARTITIONS, VALUES, Tools, everything, polling, seed
 from tests.waiting import eventually
 
 CLASSIC = {"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"}
@@ -40,6 +40,14 @@ def shares(fake: FakeCluster) -> list[int]:
     """The number of partitions of each member, once all own their assignments."""
     found = fake.groups().get("readers")
     return sorted(len(each.partitions) for each in found.members) if found is not None and found.state == "Stable" else []
+
+
+def have_read(fake: FakeCluster, *members: Consumer) -> bool:
+    """Whether each has a position in each of its partitions. It has none until it reads a record, so there are new ones.
+    """
+    for number in range(PARTITIONS):
+        fake.produce("orders", b"more", partition=number)
+    return all(at.offset >= 0 for each in members for at in each.position(each.assignment()))
 
 
 # ---- librdkafka ------------------------------------------------------------------------------------------------------
@@ -105,7 +113,7 @@ def test_the_group_goes_on_while_its_coordinator_moves(fake: FakeCluster) -> Non
     """All members have positions first: librdkafka may hang if it requests offsets while the coordinator moves."""
     members = [member(fake) for _ in range(2)]
     eventually(lambda: polling(*members) and shares(fake) == [2, 2])
-    eventually(lambda: polling(*members) and all(at.offset >= 0 for each in members for at in each.position(each.assignment())))
+    eventually(lambda: polling(*members) and have_read(fake, *members))
     fake.move_coordinator("readers", fake.coordinator("readers") % 3 + 1)
     third = member(fake)
     eventually(lambda: polling(*members, third) and shares(fake) == [1, 1, 2])
