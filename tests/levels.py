@@ -32,6 +32,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/broker/test_process_hooks.py": "programs that fork, end and are killed",
     "tests/broker/test_producer_limits.py": "clusters with settings of their own",
     "tests/broker/test_secure_connections.py::test_async_clients_log_in_to_three_brokers_by_each_proof": "three secured brokers, each proof; one broker stays",
+    "tests/broker/test_secure_connections.py::test_sync_clients_log_in_to_three_brokers": "three secured brokers; one broker stays",
     "tests/broker/test_secure_refusals.py": "each refusal on a secured cluster; the simulation has them in virtual time",
     "tests/broker/test_secure_sessions.py": "sessions that end, in real seconds",
     "tests/broker/test_secured_cluster.py": "secured clusters of each kind",

@@ -43,7 +43,8 @@ def shares(fake: FakeCluster) -> list[int]:
 
 
 def have_read(fake: FakeCluster, *members: Consumer) -> bool:
-    """Whether each has a position in each of its partitions. It has none until it reads a record, so there are new ones.
+    """Write a record to each partition; whether each member has a position, which it gets with a record, in all of its
+    own.
     """
     for number in range(PARTITIONS):
         fake.produce("orders", b"more", partition=number)
