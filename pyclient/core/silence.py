@@ -12,7 +12,7 @@ from typing import Final
 LONGEST_PATIENCE: Final = 2.0
 """Seconds. A broker with much to do takes tens of milliseconds, and one that hangs is replaced after nine seconds."""
 LATEST: Final = 1.5
-"""Times its patience, a look for silence waits for something else to do, rather than to wake the client alone."""
+"""A look for silence may come after so many times its patience, with something else to do: a client wakes once."""
 LATELY: Final = 10.0
 """Seconds for which an answer shows that a node is alive."""
 LOGGED_AFTER: Final = 5.0

@@ -8,14 +8,14 @@ cdef class LateReading:
     cdef int _timer
     cdef double _patience
     cdef double _rings_at              # the timer, last
-    cdef int _deaf                     # the loop does not listen to this; -1 if it listens to all
+    cdef int _paused                     # the loop does not read this; -1 if it reads all
     cdef int _requests                 # since one was answered in time
 
-    cdef bint begin(self, int descriptor, double now) except -1
-    cdef bint is_deaf(self, int descriptor) except -1
-    cdef int listen(self) except -1
+    cdef int pause(self, int descriptor, double now) except -1
+    cdef bint is_paused(self, int descriptor) except -1
+    cdef int resume(self) except -1
     cdef int end(self) except -1
 
     # Private.
-    cdef bint _stop_listening(self, int descriptor) except -1
+    cdef bint _pause(self, int descriptor) except -1
     cdef bint _set_timer(self, double now) except -1

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """Leaves an answer without a waiter in its socket, so that no thread wakes for it.
 
-The loop, which sleeps, does not listen to the socket until a thread acts anyway: the next record reads the answer of
-the last one. A timer ends that, so that every answer is read soon.
+The loop, which sleeps, pauses its reading until a thread acts anyway: the next record reads the answer of the last
+one. A timer ends that, so that every answer is read soon.
 """
 import cython
 from cython.cimports.libc.math import INFINITY
@@ -22,50 +22,49 @@ class LateReading:
 
     def __init__(self, epoll: cython.int, timer: cython.int, patience: cython.double):
         self._epoll, self._timer, self._patience = epoll, timer, patience
-        self._deaf = -1
+        self._paused = -1
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def begin(self, descriptor: cython.int, now: cython.double) -> cython.bint:
-        """A request was written to *descriptor*: whether the loop does not listen to its answer."""
+    def pause(self, descriptor: cython.int, now: cython.double) -> cython.int:
+        """A request was written to *descriptor*: the loop does not read its answer, unless that is to be timed."""
         self._requests = (self._requests + 1) % TIMED
-        if not self._requests or not self._set_timer(now) or not self._stop_listening(descriptor):
-            self.listen()
-            return False
-        return True
+        if not self._requests or not self._set_timer(now) or not self._pause(descriptor):
+            self.resume()
+        return 0
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def is_deaf(self, descriptor: cython.int) -> cython.bint:
-        """Whether the loop does not listen to *descriptor*."""
-        return self._deaf == descriptor
+    def is_paused(self, descriptor: cython.int) -> cython.bint:
+        """Whether the loop does not read *descriptor*."""
+        return self._paused == descriptor
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def listen(self) -> cython.int:
-        """The loop wakes for what comes, and for what lies in the socket already."""
-        if self._deaf >= 0:
-            watch(self._epoll, self._deaf, True)  # nothing if it was closed
-            self._deaf = -1
+    def resume(self) -> cython.int:
+        """The loop reads what comes, and what lies in the socket already."""
+        if self._paused >= 0:
+            watch(self._epoll, self._paused, True)  # nothing if it was closed
+            self._paused = -1
         return 0
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def end(self) -> cython.int:
-        """It was late enough: listen, and stop the timer."""
-        self.listen()
+        """It was late enough: resume, and stop the timer."""
+        self.resume()
         set_time(self._timer, INFINITY)
         self._rings_at = 0  # it may have been set again since it rang, by the thread that had the lock
         return 0
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _stop_listening(self, descriptor: cython.int) -> cython.bint:
-        if self._deaf != descriptor:
-            self.listen()
+    def _pause(self, descriptor: cython.int) -> cython.bint:
+        if self._paused != descriptor:
+            self.resume()
             if not watch(self._epoll, descriptor, False):
                 return False
-            self._deaf = descriptor
+            self._paused = descriptor
         return True
 
     @cython.cfunc

@@ -69,7 +69,7 @@ cdef class LoneExchange:
     cdef Batch _batch                  # in flight, and nobody else knows; None if there is none
     cdef double _sent_at
     cdef bytes _rest                   # of its request, that the kernel did not take
-    cdef bint _lay                     # its answer lay in the socket before anybody listened
+    cdef bint _lay                     # its answer lay in the socket before the loop read it again
     cdef bint _closed
 
     cdef bint _send_on(self, Lane lane, PartitionQueue queue) except -1
@@ -98,7 +98,7 @@ cdef class LentExchange(LoneExchange):
     cdef bint _send_lone(self) except -1
     cdef bint _end_linger(self) except -1
     cdef bint _read_late(self) except -1
-    cdef int _listen(self) except -1
+    cdef int _resume_reading(self) except -1
     cdef int _read(self, Lane lane, Batch batch, double seconds) except -1
 
 

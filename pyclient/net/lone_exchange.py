@@ -303,8 +303,8 @@ class LentExchange(LoneExchange):
         self._late = LateReading(self._epoll, self._late_timer, patience)
 
     def on_taken(self):
-        """As `LoneExchange.on_taken`; the loop listens to all sockets again."""
-        self._listen()
+        """As `LoneExchange.on_taken`; the loop reads all sockets again."""
+        self._resume_reading()
         LoneExchange.on_taken(self)
 
     def on_readable(self, descriptor: int) -> bool:
@@ -362,7 +362,7 @@ class LentExchange(LoneExchange):
         return result._done
 
     def hear(self, result: BatchResult | None):
-        """A caller that does not `wait` wants to know of *result* (None: of any): the loop listens to its answer."""
+        """A caller that does not `wait` wants to know of *result* (None: of any): the loop reads its answer."""
         if self._closed:
             return  # the loop is the parent's
         if not self._acquire(False):
@@ -370,18 +370,18 @@ class LentExchange(LoneExchange):
             return
         try:
             if self._batch is not None and (result is None or self._batch.result is result):
-                self._listen()
+                self._resume_reading()
         finally:
             self._give_back()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _listen(self) -> cython.int:
-        """The loop listens to all sockets again. When an answer came that lies in one already is not known."""
+    def _resume_reading(self) -> cython.int:
+        """The loop reads all sockets again. When an answer came that lies in one already is not known."""
         came: cython.char[1]
-        if self._batch is not None and self._late.is_deaf(self._lane._descriptor):
+        if self._batch is not None and self._late.is_paused(self._lane._descriptor):
             self._lay = peek(self._lane._descriptor, cython.cast(cython.p_char, came), 1) > 0
-        return self._late.listen()
+        return self._late.resume()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -391,7 +391,7 @@ class LentExchange(LoneExchange):
             return False
         try:
             if self._batch is not None and self._batch.result._callback is None:  # the loop's thread runs callbacks
-                self._takes_answer(self._late.is_deaf(self._lane._descriptor))
+                self._takes_answer(self._late.is_paused(self._lane._descriptor))
             return not self._selector.wanted and self._send_lone()
         finally:
             self._give_back()
@@ -404,9 +404,9 @@ class LentExchange(LoneExchange):
         if queue is None or not self._send_on(self._lanes.get(queue), queue):
             return False
         if self._batch.result.may_be_late():
-            self._late.begin(self._lane._descriptor, self._sent_at)
+            self._late.pause(self._lane._descriptor, self._sent_at)
         else:
-            self._late.listen()
+            self._late.resume()
         return True
 
     @cython.cfunc
@@ -429,13 +429,13 @@ class LentExchange(LoneExchange):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _read(self, lane: Lane, batch: Batch, seconds: cython.double) -> cython.int:
-        """Wait for the answer, with the loop deaf to it meanwhile, and settle the batch if it is the usual one."""
+        """Wait for the answer, with the loop's reading paused meanwhile, and settle the batch if it is the usual one."""
         timeout_ms: cython.int = 0 if not seconds > 0 else cython.cast(cython.int, min(seconds * 1000, LONGEST_WAIT_MS))
         came: cython.bint
-        deaf: cython.bint = self._late.is_deaf(lane._descriptor)
-        if deaf and self._takes_answer(True):  # when it came is not known
+        paused: cython.bint = self._late.is_paused(lane._descriptor)
+        if paused and self._takes_answer(True):  # when it came is not known
             return 0
-        if not deaf and not watch(self._epoll, lane._descriptor, False):
+        if not paused and not watch(self._epoll, lane._descriptor, False):
             return 0
         with cython.nogil:
             came = await_bytes(lane._descriptor, self._bell, timeout_ms)
@@ -445,7 +445,7 @@ class LentExchange(LoneExchange):
             elif not came:
                 hush(self._bell)
         finally:
-            if not deaf:
+            if not paused:
                 watch(self._epoll, lane._descriptor, True)
         return 0
 
