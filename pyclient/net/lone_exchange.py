@@ -429,7 +429,7 @@ class LentExchange(LoneExchange):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _read(self, lane: Lane, batch: Batch, seconds: cython.double) -> cython.int:
-        """Wait for the answer, with the loop's reading paused meanwhile, and settle the batch if it is the usual one."""
+        """Wait for the answer, the loop's reading paused, and settle the batch if it is the usual one."""
         timeout_ms: cython.int = 0 if not seconds > 0 else cython.cast(cython.int, min(seconds * 1000, LONGEST_WAIT_MS))
         came: cython.bint
         paused: cython.bint = self._late.is_paused(lane._descriptor)
