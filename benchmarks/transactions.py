@@ -83,7 +83,7 @@ def batches(cluster: LocalCluster, case: Case, clients: tuple[str, ...], rounds:
         def ask(child: Child, variant: Variant, _number: int) -> dict[str, Any]:
             name = f"{topic}-{next(_runs)}"
             count = share(variant.client, case.transactions)
-            return child.ask(Job(variant.client, cluster.bootstrap_servers, topic, "batches", case.records, count, run=name, keyed=case.keyed))
+            return child.ask(Job(variant.client, cluster.bootstrap_servers, topic, "batches", case.records, count, partitions=PARTITIONS, run=name, keyed=case.keyed))
 
         taken = _rounds.interleaved(MODULE, map(Variant, clients), rounds, chance, ask)
     found = _rounds.medians(taken, "p50", "p99")
