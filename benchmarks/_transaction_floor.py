@@ -24,7 +24,6 @@ from pyclient.codec.encode import HEADER_SIZE, TRANSACTIONAL_BIT, batch_header, 
 from pyclient.codec.end_txn import CommitFrames
 from pyclient.codec.messages import decode_response, encode_request
 from pyclient.codec.produce import encode_produce, stored_batches
-from pyclient.config import ProducerConfig
 from pyclient.core.calls import KeyType
 from pyclient.core.transactions.calls import V2
 from pyclient.core.transactions.marker_pause import MarkerPause
@@ -33,6 +32,10 @@ from pyclient.partitioners.murmur2 import Murmur2Partitioner
 Partitions = dict[int, list[Any]]
 """The pieces of a batch by partition: at most one of each, as a request may have."""
 MOST: Final = 1 << 16
+MEMORY: Final = 1 << 25
+BATCH_SIZE: Final = 1 << 18
+REQUEST_SIZE: Final = 1 << 20
+"""Our defaults, in bytes."""
 TIMEOUT_S: Final = 60
 MOST_RECORDS: Final = 2_400
 """Of a batch: of 100 B, as many as ours fills by default."""
@@ -83,17 +86,19 @@ class Transactions:
 
     def _initialized(self) -> tuple[int, int]:
         """Once the coordinator is ready. The first one to look for it makes the broker create its topic."""
-        for _ in range(100):
+        until = time.monotonic() + TIMEOUT_S
+        while True:
             self._wire.ask(Api.FIND_COORDINATOR, SPOKEN[Api.FIND_COORDINATOR].high, key_type=KeyType.TRANSACTION, coordinator_keys=[self._id])
             answer = self._wire.ask(Api.INIT_PRODUCER_ID, SPOKEN[Api.INIT_PRODUCER_ID].high, transactional_id=self._id, producer_id=-1, producer_epoch=-1,
                                     transaction_timeout=datetime.timedelta(seconds=TIMEOUT_S))
             if not answer.error_code:
                 return answer.producer_id, answer.producer_epoch
+            if time.monotonic() > until:
+                raise RuntimeError(f"no producer id: {answer.error_code}")
             time.sleep(0.1)
-        raise RuntimeError(f"no producer id: {answer.error_code}")
 
     def begin(self) -> None:
-        """Nobody has to be told."""
+        """No request is needed."""
 
     def commit(self, requests: Iterable[Partitions]) -> None:
         """One Produce request for each of *requests*, and EndTxn."""
@@ -125,14 +130,14 @@ class Encoded(NamedTuple):
 
     records: bytes
     crc: int
-    count: int
+    number: int
     sequence: int
 
     def pieces(self, producer_id: int, epoch: int) -> list[bytes]:
         """As a batch of this producer's transaction."""
         now = round(time.time() * 1000)
         header = batch_header(producer_id=producer_id, producer_epoch=epoch, base_sequence=self.sequence, records_crc=self.crc, records_size=len(self.records),
-                              count=self.count, attributes=TRANSACTIONAL_BIT, base_timestamp=now, max_timestamp=now)
+                              count=self.number, attributes=TRANSACTIONAL_BIT, base_timestamp=now, max_timestamp=now)
         return [header, self.records]
 
 
@@ -170,9 +175,8 @@ class SendFloor(FastSend):
     """The compiled ``send`` appends each record; full batches are sent with the commit, as all others."""
 
     def __init__(self, servers: str, transactional_id: str, topic: str, value: bytes, keys: list[bytes | None], partitions: int) -> None:
-        config = ProducerConfig(bootstrap_servers=servers)
         self._accumulator = Accumulator(
-            memory=config.buffer_memory, batch_size=config.batch_size, max_request_size=config.max_request_size, linger=1.0,
+            memory=MEMORY, batch_size=BATCH_SIZE, max_request_size=REQUEST_SIZE, linger=1.0,
             compression=Compression.NONE, level=None, observer=Observer(), clock=time.monotonic, wall=None, random=random.Random(1))
         self._accumulator.set_topic(topic, partitions, range(partitions))
         self._send_path = SendPath(self._accumulator, ignore_keys=False, keyless_sticky=True, key_hash=Murmur2Partitioner().key_hash())

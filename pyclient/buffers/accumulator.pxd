@@ -32,10 +32,11 @@ cdef class Accumulator:
                                 object waiter, object on_delivery)
 
     cdef PartitionQueue lone_queue(self)
-    cdef double wake_by_timer(self) except -2
+    cdef double wake_by_timer(self, bint leaves=*) except -2
     cdef Batch start_lone(self, PartitionQueue queue, Py_ssize_t most)
-    cdef list open_batches(self)
-    cdef bint start_open(self, list batches) except -1
+    cdef list pending(self)
+    cdef list heads(self, bint with_open)
+    cdef bint start_heads(self, list batches) except -1
     cdef object settle_lone(self, Batch batch, long long base_offset, long long append_time)
 
     # Private.

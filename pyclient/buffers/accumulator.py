@@ -26,7 +26,6 @@ from pyclient.buffers.topic_compression import Codecs
 from pyclient.codec.encode import HEADER_SIZE
 from pyclient.errors import BufferExhaustedError, ClientClosedError, RecordTooLargeError, raisable
 
-ALL = cython.declare(cython.Py_ssize_t, 1 << 62)  # batches
 
 
 @cython.final
@@ -318,12 +317,12 @@ class Accumulator:
 
     @cython.cfunc
     @cython.exceptval(-2, check=False)
-    def wake_by_timer(self) -> cython.double:
+    def wake_by_timer(self, leaves: cython.bint = False) -> cython.double:
         """When the oldest linger ends: the caller sets a timer for it, and no later end calls ``on_ready``. Infinite if
-        none does, -1 if something may leave already.
+        none does, -1 if something may leave already. What *leaves* with the caller does not count.
         """
         with self._lock:
-            return self._ready.wake_by_timer()
+            return self._ready.wake_by_timer(leaves)
 
     @cython.cfunc
     def start_lone(self, queue: PartitionQueue, most: cython.Py_ssize_t) -> Batch:
@@ -343,26 +342,27 @@ class Accumulator:
             return batch
 
     @cython.cfunc
-    def open_batches(self) -> list:
-        """The batches that may leave, if each is the only unsettled one of its queue; else None. Nothing changes."""
+    def pending(self) -> list:
+        """All batches not done, the oldest first."""
         with self._lock:
-            return self._ready.all_open(ALL)
+            return self._batches.all()
+
+    @cython.cfunc
+    def heads(self, with_open: cython.bint) -> list:
+        """The batches that a thread may start in place of the loop, as `PendingBatches.heads`. Nothing changes."""
+        with self._lock:
+            return self._batches.heads(with_open)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def start_open(self, batches: list) -> cython.bint:
-        """Start all of `open_batches` without compression. False, and nothing changes, if there are others by now."""
-        batch: Batch
+    def start_heads(self, batches: list) -> cython.bint:
+        """Start all of `heads`, without compression. False, and nothing changes, if one is being sealed by now."""
         with self._lock:
-            if self._ready.all_open(ALL) != batches:
-                return False
-            for batch in batches:
-                self._batches.start_open(batch)
-        return True
+            return self._batches.start_heads(batches)
 
     @cython.cfunc
     def settle_lone(self, batch: Batch, base_offset: cython.longlong, append_time: cython.longlong) -> object:
-        """The broker has stored a batch of `start_lone` or `start_open`."""
+        """The broker has stored a batch of `start_lone` or `start_heads`."""
         batch.result.complete(base_offset, append_time)
         with self._lock:
             self._batches.release(batch)

@@ -183,6 +183,45 @@ class PendingBatches:
         batch.attempts += 1
 
     @cython.cfunc
+    def heads(self, with_open: cython.bint) -> list:
+        """The first batch of each queue, if it is sealed, or open for *with_open*, and was never sent. None if the loop
+        has to send something, or a batch is no plain one.
+        """
+        batch: Batch
+        seen: dict = {}
+        found: list = []
+        for batch in self._by_age:
+            if batch.queue in seen:
+                continue
+            seen[batch.queue] = None
+            if not self._ready.holds_none_of(batch.queue):
+                return None
+            if batch._state == SEALED:
+                if not _is_plain(batch):
+                    return None
+                found.append(batch)
+            elif with_open and batch._state == OPEN:
+                found.append(batch)
+        return found
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def start_heads(self, batches: list) -> cython.bint:
+        """Start all of `heads`; False, and nothing changes, if one is being sealed by now."""
+        batch: Batch
+        for batch in batches:
+            if batch._state != SEALED and batch._state != OPEN:
+                return False
+        for batch in batches:
+            if batch._state == OPEN:
+                self.start_open(batch)
+            else:
+                batch._state = IN_FLIGHT
+                batch.attempts += 1
+                self._ready.started(batch.queue)
+        return True
+
+    @cython.cfunc
     def seal(self, batch: Batch, sealed: SealedRecords) -> object:
         """The batch may leave with its sealed records. One that failed or was dropped meanwhile is released."""
         batch._codec, batch.payload, batch._crc = sealed.codec, sealed.payload, sealed.crc
@@ -267,6 +306,13 @@ class PendingBatches:
             if not batch.result._done:
                 return batch
         return None
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _is_plain(batch: Batch) -> cython.bint:
+    """Whether a sealed batch is as it was filled, and leaves for the first time."""
+    return batch._codec is NO_COMPRESSION and batch._buffer is not None and not batch.attempts and batch.producer_id < 0 and not batch._dropped
 
 
 def _created(batch):

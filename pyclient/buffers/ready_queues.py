@@ -30,6 +30,8 @@ class ReadyQueues:
         if not queue._listed:
             queue._listed = self.changed = True
             self._listed[queue] = None
+        elif self._left:
+            self.changed = True
 
     @cython.cfunc
     def start_linger(self, batch: Batch) -> object:
@@ -60,7 +62,7 @@ class ReadyQueues:
             batch.queue._due = True
             self.add(batch.queue)
         listed, self._listed = self._listed, {}
-        self.changed, self._wake_at = False, INFINITY
+        self.changed, self._left, self._wake_at = False, False, INFINITY
         queue: PartitionQueue
         return [queue for queue in listed if self.refresh(queue)]
 
@@ -121,17 +123,30 @@ class ReadyQueues:
 
     @cython.cfunc
     @cython.exceptval(-2, check=False)
-    def wake_by_timer(self) -> cython.double:
+    def wake_by_timer(self, leaves: cython.bint) -> cython.double:
         """When the oldest linger ends, for which the caller sets a timer; infinite if none does. -1 if something may
-        leave already.
+        leave already, unless it *leaves* with the caller: then each batch that may leave too is reported.
         """
-        if self._listed:
+        if self._listed and not leaves:
             return -1
-        self.changed, self._wake_at = False, INFINITY
+        self.changed, self._left, self._wake_at = False, len(self._listed) > 0, INFINITY
         if self._lingering:
             batch: Batch = next(iter(self._lingering))
             self._wake_at = batch.created + self._linger
         return self._wake_at
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def holds_none_of(self, queue: PartitionQueue) -> cython.bint:
+        """Whether the loop does not hold this queue, and need not send its open batch."""
+        return not queue._due and (not queue._listed or queue in self._listed)
+
+    @cython.cfunc
+    def started(self, queue: PartitionQueue) -> object:
+        """A batch of a queue that the loop does not hold was started: list the queue for what is behind it, or not."""
+        self._listed.pop(queue, None)
+        if self.refresh(queue):
+            self._listed[queue] = None
 
     @cython.cfunc
     def only_left(self) -> object:

@@ -170,11 +170,11 @@ def lone_request(terms, topic, partition) -> tuple:
     return before[:-1], after
 
 
-def batches_frame(terms, correlation_id, topics) -> bytes:
-    """A request with its size, for the *topics* of `encode_produce`."""
+def batches_frame(terms, correlation_id, topics) -> list:
+    """The pieces of a request with its size, for the *topics* of `encode_produce`."""
     pieces: list = _encoded(terms, correlation_id, topics)
     size: int = sum(map(len, pieces))
-    return b"".join([size.to_bytes(4, "big"), *pieces])
+    return [size.to_bytes(4, "big"), *pieces]
 
 
 @cython.cfunc

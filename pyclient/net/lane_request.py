@@ -9,36 +9,41 @@ from cython.cimports.pyclient.buffers.accumulator import Accumulator
 from cython.cimports.pyclient.buffers.batch import Batch
 from cython.cimports.pyclient.buffers.deliveries import notifies
 from cython.cimports.pyclient.net.lone_exchange import Lane
-from cython.cimports.pyclient.net.sockets import peek, send_pieces, take
+from cython.cimports.pyclient.net.sockets import MOST_PIECES, PyMemoryView_GET_BUFFER, peek, send_vector, take
 
 from pyclient.codec.produce import TOPIC_IDS_SINCE, batches_frame, stored_batches
 from pyclient.core.sending.produce_outcome import PAST_OFFSETS
 
 ROOM = cython.declare(cython.Py_ssize_t, 4096)
 PER_BATCH = cython.declare(cython.Py_ssize_t, 40)  # of an answer, beside the topic
+MOST_BATCHES = cython.declare(cython.Py_ssize_t, (MOST_PIECES - 2) // 3)  # each is three pieces at most
 END_OF_OFFSETS = cython.declare(cython.longlong, PAST_OFFSETS)
 
 
 @cython.final
 @cython.cclass
 class LaneRequest:
-    """To the node of the *first* lane; `add` gives it batches. The fields are declared in lane_request.pxd."""
+    """With *batch*, to the node of its lane *first*; `add` gives it more. The fields are declared in lane_request.pxd.
+    """
 
-    def __init__(self, first: Lane):
-        self.first, self.lanes, self.batches = first, [], []
-        self._answer_size = PER_BATCH
+    def __init__(self, first: Lane, batch: Batch):
+        self.first, self.lanes, self.batches = first, [first], [batch]
+        self._size, self._answer_size = batch._at, 2 * PER_BATCH + len(first.address[0])
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def add(self, lane: Lane, batch: Batch, most: cython.Py_ssize_t) -> cython.bint:
-        """The *batch* leaves too; False if the request would have more than *most* bytes of records, or too long an
+        """The *batch* leaves too, unless the request would have more than *most* bytes of records, or too long an
         answer.
         """
-        self._answer_size += PER_BATCH + len(lane.address[0])
-        self._size += batch._at
+        answer_size: cython.Py_ssize_t = self._answer_size + PER_BATCH + len(lane.address[0])
+        size: cython.Py_ssize_t = self._size + batch._at
+        if answer_size > ROOM or size > most or len(self.lanes) == MOST_BATCHES or lane.terms != self.first.terms:
+            return False
+        self._answer_size, self._size = answer_size, size
         self.lanes.append(lane)
         self.batches.append(batch)
-        return self._answer_size <= ROOM and self._size <= most and (lane is self.first or lane.terms == self.first.terms)
+        return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -58,14 +63,30 @@ class LaneRequest:
         if len(self.lanes) == 1:
             self.rest = first.write(self.batches[0], now)
             return
-        frame: bytes = batches_frame(first.terms, first.take_id(), self._topics())
-        at: cython.p_char = PyBytes_AS_STRING(frame)
-        size: cython.Py_ssize_t = PyBytes_GET_SIZE(frame)
+        pieces: list = batches_frame(first.terms, first.take_id(), self._topics())
+        size: cython.Py_ssize_t = self._vector_of(pieces)
+        descriptor: cython.int = first._descriptor
+        count: cython.int = len(pieces)
         taken: cython.Py_ssize_t
         with cython.nogil:
-            taken = send_pieces(first._descriptor, at, size, at, 0, at, 0)
+            taken = send_vector(descriptor, self._vector, count)
         self._count_sent(size, now)
-        self.rest = None if taken == size else frame[taken:]
+        self.rest = None if taken == size else b"".join(pieces)[taken:]
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _vector_of(self, pieces: list) -> cython.Py_ssize_t:
+        """Let `_vector` refer to the bytes of *pieces*; returns how many these are."""
+        size: cython.Py_ssize_t = 0
+        at: cython.Py_ssize_t
+        for at in range(len(pieces)):
+            piece: object = pieces[at]
+            if type(piece) is bytes:
+                self._vector[at].iov_base, self._vector[at].iov_len = PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece)
+            else:
+                self._vector[at].iov_base, self._vector[at].iov_len = PyMemoryView_GET_BUFFER(piece).buf, PyMemoryView_GET_BUFFER(piece).len
+            size += self._vector[at].iov_len
+        return size
 
     @cython.cfunc
     def _topics(self) -> dict:
@@ -118,10 +139,13 @@ class LaneRequest:
         return True
 
     @cython.cfunc
-    def settle(self, accumulator: Accumulator, now: cython.double) -> object:
-        """The answer was taken: all batches are stored."""
+    def settle(self, accumulator: Accumulator, now: cython.double, late: cython.bint) -> object:
+        """The answer was taken: all batches are stored. *late*: when it came is not known."""
         batch: Batch
-        self.first.count_answer(self._came, now, self.sent_at)
+        if late:
+            self.first.count_late_answer(self._came, now)
+        else:
+            self.first.count_answer(self._came, now, self.sent_at)
         for lane, batch, stored in zip(self.lanes, self.batches, self._stored):  # noqa: B905
             cython.cast(Lane, lane).count_stored(batch.count, now)
             accumulator.settle_lone(batch, stored[0], stored[1])

@@ -44,6 +44,7 @@ cdef extern from *:
 cdef extern from *:
     """
     #define PYCLIENT_MOST_AWAITED 64
+    #define PYCLIENT_MOST_PIECES 194
     #ifdef __linux__
     #include <errno.h>
     #include <string.h>
@@ -59,6 +60,19 @@ cdef extern from *:
         ssize_t taken;
         message.msg_iov = pieces;
         message.msg_iovlen = 3;
+        taken = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        return taken < 0 ? 0 : taken;
+    }
+
+    typedef struct iovec pyclient_piece;
+
+    /* Bytes that the kernel took of so many pieces, as `send`. */
+    static Py_ssize_t pyclient_send_vector(int fd, pyclient_piece *pieces, int count)
+    {
+        struct msghdr message = {0};
+        ssize_t taken;
+        message.msg_iov = pieces;
+        message.msg_iovlen = (size_t)count;
         taken = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
         return taken < 0 ? 0 : taken;
     }
@@ -150,6 +164,8 @@ cdef extern from *:
     #else /* no loop is lent */
     static Py_ssize_t pyclient_send(int fd, char *before, Py_ssize_t before_size, char *records, Py_ssize_t records_size,
                                     char *after, Py_ssize_t after_size) { return 0; }
+    typedef struct { void *iov_base; size_t iov_len; } pyclient_piece;
+    static Py_ssize_t pyclient_send_vector(int fd, pyclient_piece *pieces, int count) { return 0; }
     static int pyclient_await(int fd, int bell, int timeout_ms) { return 0; }
     static int pyclient_rest(int bell, double seconds) { return 0; }
     static int pyclient_await_any(int *fds, int count, int bell, int timeout_ms) { return -1; }
@@ -162,6 +178,11 @@ cdef extern from *:
     """
     Py_ssize_t send_pieces "pyclient_send"(int fd, char* before, Py_ssize_t before_size, char* records, Py_ssize_t records_size,
                                            char* after, Py_ssize_t after_size) noexcept nogil
+    ctypedef struct Piece "pyclient_piece":
+        void* iov_base
+        size_t iov_len
+    int MOST_PIECES "PYCLIENT_MOST_PIECES"
+    Py_ssize_t send_vector "pyclient_send_vector"(int fd, Piece* pieces, int count) noexcept nogil
     bint await_bytes "pyclient_await"(int fd, int bell, int timeout_ms) noexcept nogil
     bint rest "pyclient_rest"(int bell, double seconds) noexcept nogil
     Py_ssize_t send_all "pyclient_send_all"(int fd, int bell, char* at, Py_ssize_t size, int timeout_ms) noexcept nogil
@@ -171,3 +192,6 @@ cdef extern from *:
     Py_ssize_t peek "pyclient_peek"(int fd, char* at, Py_ssize_t room) noexcept nogil
     bint take "pyclient_take"(int fd, char* at, Py_ssize_t size) noexcept nogil
     void hush "pyclient_hush"(int bell) noexcept nogil
+
+cdef extern from "Python.h":
+    Py_buffer* PyMemoryView_GET_BUFFER(object view)

@@ -1,12 +1,11 @@
 # The fields of the exchanges of usual transactions.
 cimport cython
 
-from pyclient.buffers.queues cimport PartitionQueue
 from pyclient.codec.end_txn cimport CommitFrames
 from pyclient.core.transactions.usual cimport UsualTransactions
 from pyclient.metric_values cimport Total, Windows
-from pyclient.net.lane_request cimport LaneRequest
-from pyclient.net.lone_exchange cimport Lane, LoneExchange
+from pyclient.net.lane_requests cimport LaneRequests
+from pyclient.net.lone_exchange cimport LoneExchange
 
 
 @cython.final
@@ -46,12 +45,10 @@ cdef class TransactionExchange(LoneExchange):
     cdef object _acquire
     cdef object _give_back
     cdef int _bell
-    cdef int _epoll
     cdef int _timer                    # readable when a linger ends
     cdef CommitLane _commits           # None: no transaction is a usual one now
     cdef Py_ssize_t _seal_failures     # when it was armed
-    cdef object _missed                # a queue without a lane
-    cdef list _requests                # in flight, and nobody else knows
+    cdef LaneRequests _sent
     cdef int _stage                    # of a commit that was not finished here
     cdef CommitLane _ending            # where EndTxn was written
     cdef double _end_at
@@ -60,15 +57,12 @@ cdef class TransactionExchange(LoneExchange):
     # Private.
     cdef bint _borrow(self) except -1
     cdef int _try(self, double began, bint notifies) except -1
+    cdef bint _goes_on(self) except -1
+    cdef double _send_full(self) except -2
     cdef int _commit(self, double now, bint notifies) except -1
-    cdef Lane _usable_lane(self, PartitionQueue queue, double now)
-    cdef list _requests_of(self, list batches, double now)
-    cdef bint _carry_out(self, CommitLane commits, list requests, list batches, double now, bint notifies) except -1
-    cdef bint _deafen(self, CommitLane commits, list requests, list deaf) except -1
-    cdef bint _store(self, list requests, list batches, double now, double until, bint notifies) except -1
-    cdef object _leave(self, LaneRequest request, double now)
-    cdef object _settle_request(self, LaneRequest request)
-    cdef bytes _sent_rest(self, int descriptor, bytes rest, double until)
+    cdef int _foreseen(self, double now, bint may_notify) except -1
+    cdef bint _carry_out(self, CommitLane commits, double now, bint notifies) except -1
+    cdef bint _store(self, double until, bint notifies) except -1
     cdef bint _end(self, CommitLane commits, double until) except -1
     cdef bint _rested(self, double seconds) except -1
     cdef bint _comes(self, int descriptor, double until) except -1

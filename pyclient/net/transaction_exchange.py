@@ -2,31 +2,32 @@
 """Carries out the usual transaction in the thread that calls, in compiled code: begun, its batches sent, committed.
 
 As `lone_exchange` for a record that is sent alone: the decisions of the last commit hold while the loop sleeps on, and
-nothing else is to be done. What a transaction is and may do is decided in `pyclient.core.transactions.usual`. EndTxn
-is written when the batches are stored, never before. A request whose answer is unusual or late is handed over by
-`on_taken` before anybody else acts.
+nothing else is to be done. What a transaction is and may do is decided in `pyclient.core.transactions.usual`. A batch
+leaves when it is full, in the thread that filled it, the others with the commit (`lane_requests`). EndTxn is written
+when all batches are stored, never before. A request whose answer is unusual or late is handed over by `on_taken` before
+anybody else acts.
 Rules: all is used and changed only with the loop's lock. No step runs interpreted code, so no signal handler runs
 between two of them; where somebody has to be notified of the batch's end, handlers are deferred.
 """
 import cython
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython.cimports.libc.math import INFINITY, ceil
 from cython.cimports.pyclient.buffers.accumulator import Accumulator
-from cython.cimports.pyclient.buffers.batch import Batch
-from cython.cimports.pyclient.buffers.queues import PartitionQueue
+from cython.cimports.pyclient.buffers.batch import IN_FLIGHT, OPEN, SEALING, Batch
+from cython.cimports.pyclient.buffers.deliveries import notifies
 from cython.cimports.pyclient.codec.end_txn import ANSWER, CommitFrames
 from cython.cimports.pyclient.core.transactions.usual import UsualTransactions
 from cython.cimports.pyclient.net.lane_request import LaneRequest
-from cython.cimports.pyclient.net.lone_exchange import Lane, LoneExchange, set_linger_timer
-from cython.cimports.pyclient.net.sockets import await_bytes, hush, peek, rest, send_all, send_pieces, take
-from cython.cimports.pyclient.runtime.epoll import set_time, watch
+from cython.cimports.pyclient.net.lane_requests import LaneRequests
+from cython.cimports.pyclient.net.lone_exchange import LoneExchange
+from cython.cimports.pyclient.net.sockets import await_bytes, hush, peek, rest, send_pieces, take
+from cython.cimports.pyclient.runtime.epoll import set_time
 
 import logging
 import sys
 
 _log = logging.getLogger(__name__)
-LARGEST = cython.declare(cython.Py_ssize_t, 1 << 19)  # bytes of records: checksummed without letting other threads in
+LARGEST = cython.declare(cython.Py_ssize_t, 1 << 19)  # bytes of open batches: checksummed without letting other threads in
 LONGEST_WAIT_S = cython.declare(cython.double, 0.1)  # an answer that takes longer costs no more when the loop reads it
 PATIENCE_S = cython.declare(cython.double, 0.02)  # the loop waits so long for the end of a commit
 DEPTH = cython.declare(cython.int, 200)  # calls that must fit into the caller's stack
@@ -106,8 +107,7 @@ class CommitLane:
 class TransactionExchange(LoneExchange):
     """Of a sync producer: the thread that calls acts, with the lock of the loop, while that sleeps.
 
-    The batches are those that are open when the transaction is committed, one for a partition; each node gets one
-    request. The request in flight and the batch of `LoneExchange` are not used.
+    The request in flight and the batch of `LoneExchange` are not used.
 
     A commit that takes longer than *limit* seconds is finished by the loop. *signals* defer signal handlers, and run
     them again. *refused* has records that were refused and not reported yet. *resume* goes on with a commit that was
@@ -119,11 +119,11 @@ class TransactionExchange(LoneExchange):
                  resume):
         LoneExchange.__init__(self, accumulator, clock, metrics, otherwise=otherwise, hand_over=hand_over)
         self._selector, self._usual, self._refused, self._resume = selector, usual, refused, resume
-        self._requests = []
+        self._sent = LaneRequests(accumulator, usual, self._lanes, epoll=selector.descriptor, bell=selector.bell)
         self._limit = min(limit, LONGEST_WAIT_S)
         self._hold_signals, self._release_signals = signals
         self._acquire, self._give_back = selector.acquire, selector.give_back
-        self._bell, self._epoll, self._timer = selector.bell, selector.descriptor, timer
+        self._bell, self._timer = selector.bell, timer
 
     # ---- alone with all that the loop owns --------------------------------------------------------------------------
 
@@ -139,35 +139,76 @@ class TransactionExchange(LoneExchange):
 
     def take_missed(self):
         """The queue whose batch could not be sent here for want of a lane; None if there is none."""
-        missed, self._missed = self._missed, None
+        missed, self._sent.missed = self._sent.missed, None
         return missed
 
     def on_taken(self):
-        """As `LoneExchange.on_taken`; others finish the commit."""
-        stage: cython.int = self._stage
-        if stage == NOWHERE:
-            return
-        self._stage = NOWHERE
+        """As `LoneExchange.on_taken`; others finish the commit, if one has begun."""
         request: LaneRequest
-        requests, self._requests = self._requests, []
-        for request in requests:
+        stage: cython.int = self._stage
+        self._stage = NOWHERE
+        for request in self._sent.give_all():
             for batch in request.batches:
                 self._lanes.pop(batch.queue, None)
-            self._hand_over(request.lanes, request.batches, request.sent_at, request.rest)
-        rest, self._end_rest = self._end_rest, None
-        self._resume(self._ending if stage == ENDING else None, self._end_at, rest)
+            self._hand_over(request.lanes, request.batches, request.sent_at, request.rest, not request.early)
+        self._sent.resume()
+        if stage != NOWHERE:
+            rest, self._end_rest = self._end_rest, None
+            self._resume(self._ending if stage == ENDING else None, self._end_at, rest)
 
     @property
     def in_flight(self) -> bool:
-        """Whether a commit was not finished here, and is to be handed over."""
-        return self._stage != NOWHERE
+        """Whether there are requests, or a commit, to be handed over."""
+        return self._stage != NOWHERE or len(self._sent.requests) > 0
 
     # ---- any thread -------------------------------------------------------------------------------------------------
 
     def on_ready(self):
-        """A batch may leave when its linger ends: set the timer."""
-        if self._closed or not set_linger_timer(self._selector, self._accumulator, self._timer):
+        """A batch may leave: send it if it is full, and set the timer for the end of the others' linger."""
+        if self._closed or not self._goes_on():
             self._otherwise()
+
+    def hear(self, result: object):
+        """A caller wants to know of *result* (None: of any): the loop reads its answer."""
+        if self._closed:
+            return  # the loop is the parent's
+        if self._acquire(False):
+            wanted: cython.bint = len(self._sent.requests) > 0
+            self._give_back()
+            if not wanted:
+                return
+        self._otherwise()  # also if a thread has the lock: it may be about to leave the answer in the socket
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _goes_on(self) -> cython.bint:
+        """Whether what may leave has left, or will do so with the commit, or when the timer wakes the loop."""
+        at: cython.double
+        if not self._acquire(False):
+            return False
+        try:
+            at = -1 if self._selector.wanted else self._accumulator.wake_by_timer()
+            if at < 0 or self._sent.requests:
+                at = self._send_full() if not self._selector.wanted and self._commits is not None and _has_stack() else -1
+            return at >= 0 and set_time(self._timer, at)
+        except Exception:  # noqa: BLE001 others go on
+            _log.exception("a defect in the client: a full batch could not be sent in place; the loop goes on")
+            return False
+        finally:
+            self._give_back()
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=False)
+    def _send_full(self) -> cython.double:
+        """Send full batches, and read what was answered; returns when somebody has to look again, -1 if at once."""
+        now: cython.double = self._clock()
+        if self._stage != NOWHERE or len(self._refused) or now >= self._metrics.next_mark or self._accumulator.seal_failures != self._seal_failures:
+            return -1
+        if not self._usual.may_commit() or not self._sent.take_come(now):
+            return -1
+        if now >= self._usual.markers.due and not self._sent.leave(now, False):
+            return -1
+        return min(self._accumulator.wake_by_timer(True), self._sent.look_at(now))
 
     def begin(self) -> bool:
         """Begin a transaction; False: nothing has changed, others have to do it."""
@@ -230,141 +271,76 @@ class TransactionExchange(LoneExchange):
     @cython.exceptval(-1, check=False)
     def _commit(self, now: cython.double, notifies: cython.bint) -> cython.int:
         commits: CommitLane = self._commits
-        request: LaneRequest
+        outcome: cython.int
         if commits is None or now >= commits._until or len(commits._in_flight) or now >= self._metrics.next_mark:
             return FAILED
         if self._accumulator.seal_failures != self._seal_failures:
             return FAILED  # their records are settled, and a commit without them is wrong
-        batches: list = self._accumulator.open_batches() if self._accumulator.unsettled else []
-        requests: list = None if batches is None else self._requests_of(batches, now)
-        if requests is None:
-            return FAILED
-        if not notifies:
-            for request in requests:
-                if request.notifies():
-                    return NOTIFIES
+        outcome = self._foreseen(now, notifies) if self._accumulator.unsettled else DONE
+        if outcome != DONE:
+            return outcome
         if not self._usual.may_commit():
             return FAILED
-        return DONE if self._carry_out(commits, requests, batches, now, notifies) else FAILED
-
-    @cython.cfunc
-    def _requests_of(self, batches: list, now: cython.double) -> list:
-        """The batches in a request for each connection; None if they cannot leave so."""
-        batch: Batch
-        lane: Lane
-        request: LaneRequest
-        found: dict = {}
-        most: cython.Py_ssize_t = min(LARGEST, self._accumulator._max_request_size)
-        for batch in batches:
-            lane = self._usable_lane(batch.queue, now)
-            if lane is None:
-                return None
-            request = found.get(lane.connection)
-            if request is None:
-                request = found[lane.connection] = LaneRequest(lane)
-            if not request.add(lane, batch, most):
-                return None
-        return list(found.values())
-
-    @cython.cfunc
-    def _usable_lane(self, queue: PartitionQueue, now: cython.double) -> Lane:
-        lane: Lane = self._lanes.get(queue)
-        if lane is None or now >= lane._until:
-            self._missed = queue
-            return None
-        return None if len(lane._in_flight) or not self._usual.may_send(lane.sequence) else lane
+        return DONE if self._carry_out(commits, now, notifies) else FAILED
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _carry_out(self, commits: CommitLane, requests: list, batches: list, now: cython.double, notifies: cython.bint) -> cython.bint:
-        """With the loop deaf to all its connections meanwhile."""
+    def _foreseen(self, now: cython.double, may_notify: cython.bint) -> cython.int:
+        """`DONE` if all batches can leave, or have left, on lanes; else the result of the commit."""
+        batch: Batch
+        open_bytes: cython.Py_ssize_t = 0
+        notified: cython.bint = False
+        for batch in self._accumulator.pending():
+            if batch._state == SEALING or (batch._state != IN_FLIGHT and not self._sent.may_leave(batch, now)):
+                return FAILED
+            open_bytes += batch._at if batch._state == OPEN else 0
+            notified = notified or notifies(batch.result)
+        if open_bytes > LARGEST or self._accumulator.heads(True) is None:
+            return FAILED
+        return NOTIFIES if notified and not may_notify else DONE
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _carry_out(self, commits: CommitLane, now: cython.double, notifies: cython.bint) -> cython.bint:
+        """With the loop's reading of these connections paused meanwhile."""
         until: cython.double = now + self._limit
-        deaf: list = []
+        if not self._sent.pause(commits._descriptor):
+            return False
         try:
-            if not self._deafen(commits, requests, deaf):
-                return False
             self._selector.patience = PATIENCE_S
             self._stage = COMMITTING
             self._usual.commit()
             set_time(self._timer, INFINITY)
-            if not batches and self._accumulator.unsettled:
-                return False  # accepted before the gate closed
-            return (not batches or self._store(requests, batches, now, until, notifies)) and self._end(commits, until)
+            return (not self._accumulator.unsettled or self._store(until, notifies)) and self._end(commits, until)
         finally:
-            for descriptor in deaf:
-                watch(self._epoll, descriptor, True)
+            self._sent.resume()
             if self._stage != NOWHERE:
                 set_time(self._timer, now)  # the caller goes on; if a signal handler raises instead, the loop does
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _deafen(self, commits: CommitLane, requests: list, deaf: list) -> cython.bint:
-        """Have the loop watch none of these sockets; *deaf* gets those that it does not watch any more."""
-        request: LaneRequest
-        descriptors: list = [commits._descriptor]
-        for request in requests:
-            descriptors.append(request.first._descriptor)  # noqa: PERF401 a C field of a typed variable
-        for descriptor in descriptors:
-            if not watch(self._epoll, descriptor, False):
-                return False
-            deaf.append(descriptor)
-        return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _store(self, requests: list, batches: list, now: cython.double, until: cython.double, notifies: cython.bint) -> cython.bint:
+    def _store(self, until: cython.double, notifies: cython.bint) -> cython.bint:
         """Send the batches, and settle them when they are stored; False if that is not all that is to be sent, or not
         known.
         """
         request: LaneRequest
+        late: cython.bint
+        now: cython.double = self._clock()
         if now < self._usual.markers.due:
             if not self._rested(self._usual.markers.due - now):
                 return False
             now = self._clock()
-        if not self._accumulator.start_open(batches):
-            return False
-        self._requests = requests
-        for request in requests:
-            self._leave(request, now)
-        for request in requests:
-            if request.rest is not None:
-                request.rest = self._sent_rest(request.first._descriptor, request.rest, until)
-        for request in requests:
-            if request.rest is not None or not self._comes(request.first._descriptor, until):
+        while self._sent.leave(now, True):
+            if not self._sent.requests:
+                return self._accumulator.unsettled == 0
+            request = self._sent.requests[0]
+            late = request.early and self._sent.has_come(request)
+            if not self._sent.write_rests(self._left_ms(until)) or not self._comes(request.first._descriptor, until):
                 return False
-            if (not notifies and request.notifies()) or not request.take_answer():
+            now = self._clock()
+            if not self._sent.take(request, now, late, notifies):
                 return False
-            self._settle_request(request)
-        return self._accumulator.unsettled == 0
-
-    @cython.cfunc
-    def _leave(self, request: LaneRequest, now: cython.double) -> object:
-        lane: Lane
-        for lane, batch in zip(request.lanes, request.batches):  # noqa: B905 compiled: of equal lengths
-            self._usual.leaves(batch, lane.sequence, lane.leader, now)
-        request.write(now)
-
-    @cython.cfunc
-    def _settle_request(self, request: LaneRequest) -> object:
-        """Its answer was taken."""
-        lane: Lane
-        now: cython.double = self._clock()
-        self._requests = [other for other in self._requests if other is not request]
-        for lane in request.lanes:
-            self._usual.stored(lane.sequence, now)
-        request.settle(self._accumulator, now)
-
-    @cython.cfunc
-    def _sent_rest(self, descriptor: cython.int, rest: bytes, until: cython.double) -> bytes:
-        """What the kernel has not taken in time; None if it took all."""
-        bell: cython.int = self._bell
-        at: cython.p_char = PyBytes_AS_STRING(rest)
-        size: cython.Py_ssize_t = PyBytes_GET_SIZE(rest)
-        timeout_ms: cython.int = self._left_ms(until)
-        taken: cython.Py_ssize_t
-        with cython.nogil:
-            taken = send_all(descriptor, bell, at, size, timeout_ms)
-        return None if taken == size else rest[taken:]
+        return False
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

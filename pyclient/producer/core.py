@@ -180,7 +180,8 @@ class ProducerCore(ClientCore):
         if self.transactions is not None:
             self.transaction_calls.in_place = InPlace(portal.loop, lender, self.driver, self.connections)
             if self._lingers and self.clock is time.monotonic:
-                self._lanes = portal.run(functools.partial(TransactionLanes, self, self.transactions, lender, self._batch_metrics))
+                commits = self._lanes = portal.run(functools.partial(TransactionLanes, self, self.transactions, lender, self._batch_metrics))
+                observer.listen_to = commits.exchange.hear
         if self.may_lend:
             self.driver.on_lone = lender.sent_on
             if not self._lingers:

@@ -47,6 +47,7 @@ class TransactionLanes(LoneLanes):
         self._selector = selector = lender.selector
         self._kept: dict[PartitionQueue, tuple[Cluster, Lane]] = {}  # of a producer that did something else meanwhile
         self._armed_at = 0.0
+        self._woken = False  # while the exchange was armed, which has ended by that alone
         self._used = self._unused = 0  # commits in place; other ones in a row
         self._lanes_of = transactions.transactional_id
         """The id that is written in all lanes."""
@@ -57,13 +58,22 @@ class TransactionLanes(LoneLanes):
             limit=core.config.max_block_ms / 1000, signals=(lender.hold_signals, lender.release_signals), refused=core.refused_records,
             otherwise=core.driver.wake_for_records, hand_over=self._hand_over, resume=self._resume)
         core.accumulator.on_ready = self.exchange.on_ready
-        selector.on_woken = selector.on_borrowed = self.end
+        selector.on_sleep, selector.on_woken, selector.on_borrowed = self._on_sleep, self._on_woken, self.end
         calls = core.transaction_calls
         calls.begin_here, calls.commit_here, calls.spent_here = self.exchange.begin, self.exchange.commit, self._spent
-        calls.on_commit, calls.on_offsets = self.renew, self.renew_within
+        calls.on_commit, calls.on_open = self.renew, self.renew_within
 
     def _spent(self, call: TransactionEvent) -> float:
         return {TransactionEvent.BEGIN: self.exchange.begin_s, TransactionEvent.COMMIT: self.exchange.commit_s}.get(call, 0.0)
+
+    def _on_woken(self) -> None:
+        self._woken |= bool(self.exchange)
+        self.end()
+
+    def _on_sleep(self) -> None:
+        """What woke the loop, or the turn of another batch, has ended: the transaction may go on the usual way."""
+        if self._woken and self._may_arm():
+            self._arm()
 
     def end(self) -> None:
         """As `LoneLanes.end`; a lane may be used again after `renew`."""
@@ -74,17 +84,22 @@ class TransactionLanes(LoneLanes):
                 metadata.want(queue.topic, lane.sequence.idle_since)
             self._kept[queue] = metadata.cluster, lane
 
+    def listen(self) -> None:
+        """As `LoneLanes.listen`."""
+        self.exchange.hear(None)
+
     def renew(self) -> None:
         """A commit has ended: the next transaction may do the same."""
         if self._pays():
             self._arm()
 
     def renew_within(self) -> None:
-        """Offsets are part of the open transaction: its records and its end may still go the usual way."""
+        """The open transaction was begun, or got offsets, another way: its records and its end may go the usual way."""
         if self._is_worth_trying():
             self._arm()
 
     def _arm(self) -> None:
+        self._woken = False
         kept, self._kept = self._kept, {}
         commits = self._commit_lane() if self._may_arm() else None
         if commits is None:

@@ -119,8 +119,8 @@ class TransactionCall:
             self._core.observer.take_failures()
         elif self.event is TransactionEvent.COMMIT:
             self._calls.on_commit()
-        elif self.event is TransactionEvent.SEND_OFFSETS:
-            self._calls.on_offsets()
+        elif self.event in (TransactionEvent.BEGIN, TransactionEvent.SEND_OFFSETS):
+            self._calls.on_open()
 
     def _report(self, error: KafkaError) -> None:
         """Unless the transaction goes on, this error reports the failed records: `close` does not raise them again."""
@@ -147,8 +147,8 @@ class TransactionCalls:
         """Seconds that these two have taken."""
         self.on_commit: Callable[[], object] = _never
         """Called on the loop, or in its place, when a commit has ended another way."""
-        self.on_offsets: Callable[[], object] = _never
-        """Likewise, when offsets are committed with the open transaction."""
+        self.on_open: Callable[[], object] = _never
+        """Likewise, when a transaction was begun, or offsets were committed with the open one."""
         self._core = core
         self._transactions = transactions
         self._spent = dict.fromkeys(TIMES, 0.0)

@@ -40,6 +40,8 @@ if sys.platform == "linux":
             """As `borrow`, without `on_taken`, and without regard to `wanted`."""
             self.wanted = False
             """Whether the loop waits to wake."""
+            self.on_sleep: Callable[[], object] = _ignore
+            """Called before the loop sleeps."""
             self.on_woken: Callable[[], object] = _ignore
             """Called before the loop goes on."""
             self.on_borrowed: Callable[[], object] = _ignore
@@ -60,6 +62,7 @@ if sys.platform == "linux":
         def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
             """As `selectors.BaseSelector.select`; lends the loop meanwhile."""
             if timeout is None or timeout > 0:
+                self.on_sleep()
                 self._sleep(timeout)
                 self.on_woken()
             return super().select(0)

@@ -18,6 +18,7 @@ cdef class UsualTransactions:
     cpdef void commit(self) except *
     cpdef void leaves(self, Batch batch, sequence, leader, double now) except *
     cpdef void stored(self, sequence, double now) except *
+    cpdef void stored_before(self, sequence) except *
     cpdef object producer(self)
     cpdef bint started(self) except -1
     cpdef void ended(self, long long producer_id, int epoch) except *

@@ -96,6 +96,12 @@ class UsualTransactions:
         self.markers.stored(now)
 
     @cython.ccall
+    def stored_before(self, sequence: object) -> cython.void:
+        """The same, some time ago: the request did not come too early, or it has become unimportant."""
+        sequence.state = _FLOWING
+        self.markers.answered(0.0, False)
+
+    @cython.ccall
     def producer(self) -> object:
         """Its id and epoch."""
         return self._manager.producer

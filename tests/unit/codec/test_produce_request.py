@@ -137,7 +137,7 @@ FOUND = st.dictionaries(st.integers(0, 5), st.dictionaries(st.integers(0, 2**31 
 def test_a_frame_of_batches_is_the_request_with_its_size(version: int) -> None:
     topics: Any = {bytes(16) if version >= TOPIC_IDS_SINCE else "topic": [(0, [b"one", b"two"]), (3, [b"three"])]}
     whole = kios_request(Api.PRODUCE, version, 7, "client", entity(version, -1, 300, topics, "tx"))
-    assert batches_frame(ProduceTerms(version, "client", -1, 300, "tx"), 7, topics) == len(whole).to_bytes(4, "big") + whole
+    assert b"".join(batches_frame(ProduceTerms(version, "client", -1, 300, "tx"), 7, topics)) == len(whole).to_bytes(4, "big") + whole
 
 
 def responses(version: int, found: Any, **changes: Any) -> bytes:

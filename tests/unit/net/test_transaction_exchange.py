@@ -445,15 +445,233 @@ def test_a_partition_whose_leader_moves_is_sent_again_alone() -> None:
 def test_batches_that_are_too_large_together_leave_in_several_requests(cluster: FakeCluster, ways: list[str]) -> None:
     with made(cluster, max_request_size=1500, batch_size=1200) as producer:
         until_usual(producer)
-        for _ in range(5):
+
+        def usual() -> bool:
             producer.begin_transaction()
             for partition in range(PARTITIONS):
                 producer.send("t", bytes(1000), partition=partition)
             del ways[:]
+            asked = len(cluster.requests("Produce"))
             producer.commit_transaction()
-            assert "batch" in ways
+            return not ways and len(cluster.requests("Produce")) == asked + PARTITIONS
+
+        eventually(usual)
         assert max(sum(len(each.records) for topic in request.body.topic_data for each in topic.partition_data)
                    for request in cluster.requests("Produce")) <= 1500
+
+
+# --- full batches ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def filling(cluster: FakeCluster) -> Iterator[Producer]:
+    """Nine records of `transact_many` fill a batch."""
+    with made(cluster, batch_size=1000) as producer:
+        until_usual(producer)
+        yield producer
+
+
+def many(number: int, count: int = 40) -> list[bytes]:
+    return [b"%d-%0100d" % (number, each) for each in range(count)]
+
+
+def send_many_of(producer: Producer, number: int, partitions: tuple[int, ...] = (0,)) -> list[bytes]:
+    """Fill several batches of each partition, one record after the other; returns what was sent to each."""
+    sent = many(number)
+    for value in sent:
+        for partition in partitions:
+            producer.send("t", value, partition=partition)
+    return sent
+
+
+def transact_many(producer: Producer, number: int, partitions: tuple[int, ...] = (0,)) -> list[bytes]:
+    producer.begin_transaction()
+    sent = send_many_of(producer, number, partitions)
+    producer.commit_transaction()
+    return sent
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+@pytest.mark.parametrize("partitions", [(0,), (0, 1, 2)], ids=str)
+def test_full_batches_are_stored_in_order_the_usual_way(brokers: int, partitions: tuple[int, ...], ways: list[str]) -> None:
+    with FakeCluster(brokers=brokers) as cluster, made(cluster, batch_size=1000) as producer:
+        cluster.create_topic("t", PARTITIONS)
+        until_usual(producer)
+        sent: list[bytes] = []
+
+        def usual() -> bool:
+            del ways[:]
+            sent.extend(transact_many(producer, len(sent), partitions))
+            return not ways
+
+        eventually(usual)
+        for partition in partitions:
+            assert values(cluster, partition) == sent
+
+
+def test_a_full_batch_leaves_before_the_commit_in_the_thread_that_filled_it(cluster: FakeCluster, filling: Producer, ways: list[str]) -> None:
+    def left() -> bool:
+        asked = len(cluster.requests("Produce"))
+        filling.begin_transaction()
+        del ways[:]
+        send_many_of(filling, 0)
+        eventually(lambda: len(cluster.requests("Produce")) > asked)
+        here = not ways
+        filling.commit_transaction()
+        return here
+
+    eventually(left)
+
+
+def test_answers_to_full_batches_without_a_waiter_are_read_soon(cluster: FakeCluster, filling: Producer) -> None:
+    """The client's own timers would read them after a second or more."""
+    soon = 0
+
+    def read_soon() -> bool:
+        nonlocal soon
+        filling.begin_transaction()
+        with cluster.intercept(Delay(0.01), "Produce"):
+            send_many_of(filling, 0)
+            began = filling._core.clock()
+            in_flight = exchange_of(filling).in_flight
+            eventually(lambda: not exchange_of(filling).in_flight)
+        soon += in_flight and filling._core.clock() - began < 0.1
+        filling.commit_transaction()
+        return soon >= 5
+
+    eventually(read_soon)
+
+
+def test_full_batches_are_stored_before_the_commit(cluster: FakeCluster, filling: Producer) -> None:
+    called: list[object] = []
+    for number in range(5):
+        filling.begin_transaction()
+        deliveries = [filling.send("t", value, partition=0) for value in many(number)]
+        first = filling.send("t", b"last", partition=0, on_delivery=called.append)
+        eventually(deliveries[0].done)
+        assert deliveries[0].result(0).partition == 0
+        assert not first.done()
+        filling.commit_transaction()
+    filling.flush()
+    assert len(called) == 5
+
+
+def test_a_caller_that_waits_for_a_record_of_a_full_batch_gets_its_outcome(cluster: FakeCluster, filling: Producer) -> None:
+    for number in range(10):
+        filling.begin_transaction()
+        deliveries = [filling.send("t", value, partition=0) for value in many(number)]
+        assert deliveries[0].result(20).partition == 0
+        filling.commit_transaction()
+        assert [each.done() for each in deliveries] == [True] * len(deliveries)
+
+
+@pytest.mark.parametrize("end", ["abort", "offsets", "flush", "another id"])
+def test_other_calls_find_the_full_batches_that_have_left(cluster: FakeCluster, filling: Producer, end: str) -> None:
+    cluster.create_topic("in")
+    expected: list[bytes] = []
+    for number in range(10):
+        filling.begin_transaction()
+        sent = send_many_of(filling, number)
+        if end == "abort":
+            filling.abort_transaction()
+            continue
+        if end == "offsets":
+            filling.send_offsets({INPUT: number + 1}, GROUP)
+        if end == "flush":
+            filling.flush()
+        filling.commit_transaction()
+        if end == "another id":
+            filling.init_transactions(transactional_id=f"id {number}")
+        expected += sent
+    assert transact_many(filling, 99) == values(cluster)[len(expected):]
+    assert values(cluster)[:len(expected)] == expected
+    assert end != "offsets" or cluster.committed("g")[INPUT].offset == 10
+
+
+@pytest.mark.parametrize("fault", sorted(set(FAULTS) - {"cannot be committed"}))
+def test_full_batches_are_stored_once_whatever_their_answers_are(cluster: FakeCluster, filling: Producer, fault: str) -> None:
+    sent: list[bytes] = []
+    for number in range(8):
+        with cluster.intercept(FAULTS[fault], "Produce", times=1 + number % 3):
+            sent += transact_many(filling, number, (0, 1))
+    assert values(cluster, 0) == values(cluster, 1) == sent
+
+
+def test_a_full_batch_waits_for_the_markers_of_the_last_transaction(cluster: FakeCluster, filling: Producer, ways: list[str]) -> None:
+    def waited() -> bool:
+        asked: list[float] = []
+        filling.begin_transaction()
+        del ways[:]
+        due = wait_for_markers(filling)
+        with cluster.intercept(lambda _request: asked.append(filling._core.clock()), "Produce"):
+            send_many_of(filling, 0)
+            filling.commit_transaction()
+        assert min(asked) >= due
+        return not ways
+
+    eventually(waited)
+
+
+def test_full_batches_that_the_kernel_does_not_take_whole_are_committed(cluster: FakeCluster) -> None:
+    with made(cluster, batch_size=100_000) as producer:
+        until_usual(producer)
+        for connection in producer._core.connections._connections():
+            assert connection.socket is not None
+            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        sent = []
+        for number in range(5):
+            producer.begin_transaction()
+            for value in many(number, 3000):
+                producer.send("t", value, partition=0)
+                sent.append(value)
+            producer.commit_transaction()
+        assert values(cluster) == sent
+
+
+def test_full_batches_of_several_threads_are_committed(cluster: FakeCluster, filling: Producer) -> None:
+    for number in range(20):
+        filling.begin_transaction()
+        threads = [threading.Thread(target=send_many_of, args=(filling, number, (partition,))) for partition in range(PARTITIONS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        filling.commit_transaction()
+    for partition in range(PARTITIONS):
+        assert values(cluster, partition) == [value for number in range(20) for value in many(number)]
+
+
+def test_Ctrl_C_at_any_line_of_sends_and_commit_stores_full_batches_once(cluster: FakeCluster, filling: Producer) -> None:
+    for at in range(1, 90, 3):
+        before, accepted = len(values(cluster)), list[bytes]()
+        filling.begin_transaction()
+
+        def send(accepted: list[bytes] = accepted, at: int = at) -> None:
+            for value in many(at):
+                filling.send("t", value, partition=0)
+                accepted.append(value)
+
+        with contextlib.suppress(KeyboardInterrupt):
+            Strike(at, lambda: signal.raise_signal(signal.SIGINT)).during(send)
+        try:
+            Strike(at, lambda: signal.raise_signal(signal.SIGINT)).during(filling.commit_transaction)
+        except KeyboardInterrupt:
+            with contextlib.suppress(IllegalStateError):
+                filling.commit_transaction()
+        stored = values(cluster)[before:]
+        assert stored == many(at)[:len(stored)]
+        assert len(accepted) <= len(stored) <= len(accepted) + 1
+
+
+def test_batches_filled_by_a_bulk_are_committed_the_usual_way(cluster: FakeCluster, filling: Producer, ways: list[str]) -> None:
+    def usual() -> bool:
+        del ways[:]
+        filling.begin_transaction()
+        deliveries = filling.send_many("t", many(1), partition=0)
+        filling.commit_transaction()
+        return deliveries.done() and not ways
+
+    eventually(usual)
 
 
 # --- what is not usual -----------------------------------------------------------------------------------------------
@@ -887,7 +1105,7 @@ def test_another_producer_with_the_id_fences_this_one(cluster: FakeCluster, prod
 
 
 def steps() -> st.SearchStrategy[list[Step]]:
-    what = st.sampled_from(["commit", "commit", "commit", "block", "bulk", "abort", "flush", "callback", "metrics", "move", "offsets", "offsets", "offsets first", *FAULTS])
+    what = st.sampled_from(["commit", "commit", "commit", "block", "bulk", "many", "many", "abort", "flush", "callback", "metrics", "move", "offsets", "offsets", "offsets first", *FAULTS])
     partitions = st.sampled_from([(0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2)])
     return st.lists(st.tuples(what, st.sampled_from(["Produce", "EndTxn", "TxnOffsetCommit"]), partitions), min_size=5, max_size=20)
 
@@ -896,7 +1114,7 @@ def steps() -> st.SearchStrategy[list[Step]]:
 @given(given_steps=steps())
 @settings(max_examples=30, deadline=None)
 def test_whatever_happens_what_was_committed_is_stored_once_in_order(brokers: int, given_steps: list[Step]) -> None:
-    with FakeCluster(brokers=brokers) as cluster, made(cluster) as producer:
+    with FakeCluster(brokers=brokers) as cluster, made(cluster, batch_size=1000) as producer:
         cluster.create_topic("t", PARTITIONS)
         cluster.create_topic("in")
         producer.init_transactions()
@@ -927,7 +1145,7 @@ class Run:
 
     def _transact(self, number: int, what: str, partitions: tuple[int, ...], offsets: dict[TopicPartition, int]) -> None:
         producer = self._producer
-        values = [b"%d" % number, b"a", b"b"] if what == "bulk" else [b"%d" % number]
+        values = [b"%d" % number, b"a", b"b"] if what == "bulk" else many(number) if what == "many" else [b"%d" % number]
         if what == "metrics":
             producer.metrics()
         if what == "move":
@@ -954,7 +1172,8 @@ class Run:
             if what == "bulk":
                 producer.send_many("t", values, partition=partition)
             else:
-                producer.send("t", values[0], partition=partition, on_delivery=(lambda _: None) if what == "callback" else None)
+                for value in values:
+                    producer.send("t", value, partition=partition, on_delivery=(lambda _: None) if what == "callback" else None)
         if what == "flush":
             producer.flush()
         if offsets and what != "offsets first":
