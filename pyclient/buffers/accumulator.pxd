@@ -35,7 +35,7 @@ cdef class Accumulator:
     cdef double wake_by_timer(self, bint leaves=*) except -2
     cdef Batch start_lone(self, PartitionQueue queue, Py_ssize_t most)
     cdef list pending(self)
-    cdef list heads(self, bint with_open)
+    cdef list heads(self, double now)
     cdef bint start_heads(self, list batches) except -1
     cdef object settle_lone(self, Batch batch, long long base_offset, long long append_time)
 

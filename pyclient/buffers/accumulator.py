@@ -348,10 +348,12 @@ class Accumulator:
             return self._batches.all()
 
     @cython.cfunc
-    def heads(self, with_open: cython.bint) -> list:
-        """The batches that a thread may start in place of the loop, as `PendingBatches.heads`. Nothing changes."""
+    def heads(self, now: cython.double) -> list:
+        """The batches that a thread may start in place of the loop: full, or with a linger that has ended *now*. None
+        if one is for the loop. Nothing changes.
+        """
         with self._lock:
-            return self._batches.heads(with_open)
+            return self._batches.heads(now - self._ready._linger)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

@@ -38,7 +38,7 @@ cdef class PendingBatches:
     cdef list detach_older(self, double before)
     cdef Batch head(self, PartitionQueue queue)
     cdef object start_open(self, Batch batch)
-    cdef list heads(self, bint with_open)
+    cdef list heads(self, double before)
     cdef bint start_heads(self, list batches) except -1
     cdef object seal(self, Batch batch, SealedRecords sealed)
     cdef object give_up_unsealed(self, Batch batch)

@@ -183,9 +183,9 @@ class PendingBatches:
         batch.attempts += 1
 
     @cython.cfunc
-    def heads(self, with_open: cython.bint) -> list:
-        """The first batch of each queue, if it is sealed, or open for *with_open*, and was never sent. None if the loop
-        has to send something, or a batch is no plain one.
+    def heads(self, before: cython.double) -> list:
+        """The first batch of each queue, if it is sealed, or open since *before* this time, and was never sent. None if
+        the loop has to send something, or a batch is no plain one.
         """
         batch: Batch
         seen: dict = {}
@@ -200,7 +200,7 @@ class PendingBatches:
                 if not _is_plain(batch):
                     return None
                 found.append(batch)
-            elif with_open and batch._state == OPEN:
+            elif batch._state == OPEN and batch.created <= before:
                 found.append(batch)
         return found
 

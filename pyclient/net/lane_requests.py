@@ -7,6 +7,7 @@ Rules: as those of `TransactionExchange`, which uses this with the loop's lock.
 """
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cython.cimports.libc.math import INFINITY
 from cython.cimports.pyclient.buffers.accumulator import Accumulator
 from cython.cimports.pyclient.buffers.batch import Batch
 from cython.cimports.pyclient.buffers.queues import PartitionQueue
@@ -77,10 +78,10 @@ class LaneRequests:
     def leave(self, now: cython.double, ends: cython.bint) -> cython.bint:
         """Send what may leave, in one request to each node that has none in flight; False if others have to.
 
-        *ends*: open batches too, as the transaction is being committed. Else the answers may be read late.
+        *ends*: all batches, as the transaction is being committed. Else the answers may be read late.
         """
         request: LaneRequest
-        heads: list = self._accumulator.heads(ends)
+        heads: list = self._accumulator.heads(INFINITY if ends else now)
         requests: list = None if heads is None else self._requests_of(heads, now)
         if requests is None:
             return False
@@ -189,8 +190,24 @@ class LaneRequests:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def look_at(self, now: cython.double) -> cython.double:
-        """When somebody has to look for answers, and for what could not leave."""
-        return cython.cast(LaneRequest, self.requests[0]).sent_at + LATE_S if self.requests else now + LATE_S
+        """When the answer to the oldest request has to be looked for; the loop reads one that is late."""
+        if not self.requests:
+            return INFINITY
+        late_at: cython.double = cython.cast(LaneRequest, self.requests[0]).sent_at + LATE_S
+        if late_at > now:
+            return late_at
+        self.resume()
+        return INFINITY
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def awaits(self, descriptor: cython.int) -> cython.bint:
+        """Whether a request is in flight on this socket."""
+        request: LaneRequest
+        for request in self.requests:  # noqa: SIM110 without a generator
+            if request.first._descriptor == descriptor:
+                return True
+        return False
 
     @cython.cfunc
     def give_all(self) -> list:

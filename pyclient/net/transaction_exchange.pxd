@@ -58,7 +58,8 @@ cdef class TransactionExchange(LoneExchange):
     cdef bint _borrow(self) except -1
     cdef int _try(self, double began, bint notifies) except -1
     cdef bint _goes_on(self) except -1
-    cdef double _send_full(self) except -2
+    cdef bint _looks(self, int descriptor) except -1
+    cdef bint _is_usual(self, double now) except -1
     cdef int _commit(self, double now, bint notifies) except -1
     cdef int _foreseen(self, double now, bint may_notify) except -1
     cdef bint _carry_out(self, CommitLane commits, double now, bint notifies) except -1

@@ -179,18 +179,32 @@ class TransactionExchange(LoneExchange):
                 return
         self._otherwise()  # also if a thread has the lock: it may be about to leave the answer in the socket
 
+    def on_readable(self, descriptor: int) -> bool:
+        """On the loop's thread, which would wake for *descriptor*: send batches whose linger has ended, and read
+        answers that are late. Returns whether the loop may sleep on.
+        """
+        try:
+            if self._closed or (descriptor != self._timer and not self._sent.awaits(descriptor)):
+                return False
+            if not self._accumulator.unsettled and self._stage == NOWHERE:
+                return set_time(self._timer, INFINITY)  # it was set for batches that have left another way
+            return self._looks(descriptor)
+        except Exception:  # noqa: BLE001 the loop must go on
+            _log.exception("a defect in the client: a batch could not be handled in place; the loop goes on")
+            return False
+
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _goes_on(self) -> cython.bint:
-        """Whether what may leave has left, or will do so with the commit, or when the timer wakes the loop."""
+        """Whether what may leave has left, or will do so with the commit, or when the timer rings."""
         at: cython.double
         if not self._acquire(False):
             return False
         try:
             at = -1 if self._selector.wanted else self._accumulator.wake_by_timer()
-            if at < 0 or self._sent.requests:
-                at = self._send_full() if not self._selector.wanted and self._commits is not None and _has_stack() else -1
-            return at >= 0 and set_time(self._timer, at)
+            if at >= 0 and not self._sent.requests:
+                return set_time(self._timer, at)
+            return not self._selector.wanted and _has_stack() and self._looks(self._timer)
         except Exception:  # noqa: BLE001 others go on
             _log.exception("a defect in the client: a full batch could not be sent in place; the loop goes on")
             return False
@@ -198,17 +212,31 @@ class TransactionExchange(LoneExchange):
             self._give_back()
 
     @cython.cfunc
-    @cython.exceptval(-2, check=False)
-    def _send_full(self) -> cython.double:
-        """Send full batches, and read what was answered; returns when somebody has to look again, -1 if at once."""
+    @cython.exceptval(-1, check=False)
+    def _looks(self, descriptor: cython.int) -> cython.bint:
+        """Read what was answered, send what may leave, and set the timer for what is next; False if others have to.
+
+        *descriptor* is readable, if it is a socket.
+        """
         now: cython.double = self._clock()
-        if self._stage != NOWHERE or len(self._refused) or now >= self._metrics.next_mark or self._accumulator.seal_failures != self._seal_failures:
-            return -1
-        if not self._usual.may_commit() or not self._sent.take_come(now):
-            return -1
-        if now >= self._usual.markers.due and not self._sent.leave(now, False):
-            return -1
-        return min(self._accumulator.wake_by_timer(True), self._sent.look_at(now))
+        due: cython.double = self._usual.markers.due
+        at: cython.double
+        if not self._is_usual(now) or not self._sent.take_come(now) or self._sent.awaits(descriptor):
+            return False
+        if now >= due and not self._sent.leave(now, False):
+            return False
+        at = self._accumulator.wake_by_timer(True)
+        if at <= now or now < due:
+            at = due if now < due else INFINITY  # what could not leave does so when something is answered
+        return set_time(self._timer, min(at, self._sent.look_at(now)))
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _is_usual(self, now: cython.double) -> cython.bint:
+        """Whether an open transaction has only to send batches."""
+        if self._commits is None or self._stage != NOWHERE or len(self._refused) or now >= self._metrics.next_mark:
+            return False
+        return self._accumulator.seal_failures == self._seal_failures and self._usual.may_commit()
 
     def begin(self) -> bool:
         """Begin a transaction; False: nothing has changed, others have to do it."""
@@ -295,7 +323,7 @@ class TransactionExchange(LoneExchange):
                 return FAILED
             open_bytes += batch._at if batch._state == OPEN else 0
             notified = notified or notifies(batch.result)
-        if open_bytes > LARGEST or self._accumulator.heads(True) is None:
+        if open_bytes > LARGEST or self._accumulator.heads(INFINITY) is None:
             return FAILED
         return NOTIFIES if notified and not may_notify else DONE
 

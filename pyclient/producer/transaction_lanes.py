@@ -4,6 +4,7 @@ and what has to be known when a commit is handed over to the ways that know ever
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING, Final
 
 from pyclient.buffers.queues import PartitionQueue
@@ -59,6 +60,7 @@ class TransactionLanes(LoneLanes):
             otherwise=core.driver.wake_for_records, hand_over=self._hand_over, resume=self._resume)
         core.accumulator.on_ready = self.exchange.on_ready
         selector.on_sleep, selector.on_woken, selector.on_borrowed = self._on_sleep, self._on_woken, self.end
+        selector.on_readable = self.exchange.on_readable
         calls = core.transaction_calls
         calls.begin_here, calls.commit_here, calls.spent_here = self.exchange.begin, self.exchange.commit, self._spent
         calls.on_commit, calls.on_open = self.renew, self.renew_within
@@ -114,6 +116,8 @@ class TransactionLanes(LoneLanes):
         missed = self.exchange.take_missed()
         if missed is not None:
             self._add_lanes(missed)
+        elif not self.exchange:
+            self._add_first_lanes()
 
     def _pays(self) -> bool:
         """Whether to arm the exchange: seldom, while something else comes before each commit."""
@@ -123,6 +127,14 @@ class TransactionLanes(LoneLanes):
 
     def _is_worth_trying(self) -> bool:
         return self._unused <= TRIED or self._unused % SELDOM == 0
+
+    def _add_first_lanes(self) -> None:
+        """After the first commit: for the partitions that the next transaction most likely writes to."""
+        topics: dict[str, PartitionQueue] = {}
+        for queue in itertools.islice(self._core.sender.queues(), MOST_PARTITIONS):
+            topics.setdefault(queue.topic, queue)
+        for queue in topics.values():
+            self._add_lanes(queue)
 
     def _add_lanes(self, missed: PartitionQueue) -> None:
         """For a queue that had none, and those of its topic that may be the next ones."""

@@ -176,6 +176,10 @@ class Sender:
         versions = None if self._transactions is None else self._transactions.produce_versions
         return Repetition(queue, sequence, leader, topic.id_bytes, produce_versions(versions, by_id=topic.id_bytes is not None))
 
+    def queues(self) -> Iterator[PartitionQueue]:
+        """Of all partitions that were written to."""
+        return iter(self._sequences)
+
     def adopt(self, sequences: list[PartitionSequence], batches: list[Batch]) -> Request:
         """Batches of `repetition` have left beside `poll` and `lone`, to one node: they are in flight, in this request.
         """

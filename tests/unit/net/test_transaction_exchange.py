@@ -542,6 +542,26 @@ def test_answers_to_full_batches_without_a_waiter_are_read_soon(cluster: FakeClu
     eventually(read_soon)
 
 
+@pytest.mark.parametrize("delay", [0.0, 0.03])
+def test_a_batch_whose_linger_ends_is_stored_without_a_turn_of_the_loop(cluster: FakeCluster, ways: list[str], delay: float) -> None:
+    """However late its answer is."""
+    with made(cluster, linger_ms=1) as producer:
+        until_usual(producer)
+
+        def usual() -> bool:
+            producer.begin_transaction()
+            del ways[:]
+            with cluster.intercept(Delay(delay), "Produce"):
+                asked = len(cluster.requests("Produce"))
+                producer.send("t", b"lingers", partition=0)
+                eventually(lambda: len(cluster.requests("Produce")) > asked and not producer._core.unsettled())
+            producer.commit_transaction()
+            return not ways
+
+        eventually(usual)
+        assert set(values(cluster)) == {b"lingers"}
+
+
 def test_full_batches_are_stored_before_the_commit(cluster: FakeCluster, filling: Producer) -> None:
     called: list[object] = []
     for number in range(5):
