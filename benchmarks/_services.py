@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from benchmarks._consumers import new_group
+from benchmarks._one_socket import OneSocket, fetch_at_the_end, poll, produce
 from benchmarks._process import Clock, serve
 
 SETTLE_S: Final = 2.0
@@ -24,6 +25,8 @@ WAIT_S: Final = 10.0
 SIZE: Final = 100
 STEADY: Final = 1_000
 """Records a second of a quiet service, one at a time."""
+BATCH: Final = 6
+"""Of them come within a linger of 5 ms, the first included."""
 BUSY: Final = 20_000
 """Records a second beside threads that compute, in packets of one millisecond."""
 CROWD: Final = 200
@@ -153,6 +156,20 @@ def confluent_steady(job: Job) -> Figures:
         return spent(job.seconds, paced(STEADY, 1, send))
 
 
+def one_socket_steady(job: Job) -> Figures:
+    """A batch of as many records as come within the linger, sent by the thread that makes them; no second thread."""
+    connection, value, batch = OneSocket(job.bootstrap), bytes(SIZE), list[bytes]()
+
+    def send() -> None:
+        batch.append(value)
+        if len(batch) == BATCH:
+            connection.send(produce(job.topic, batch))
+            batch.clear()
+            connection.answered_within(0.0)
+
+    return spent(job.seconds, paced(STEADY, 1, send))
+
+
 # --- beside threads that compute -------------------------------------------------------------------------------------
 
 
@@ -259,6 +276,14 @@ def aiokafka_idle_consumer(job: Job) -> Figures:
     return asyncio.run(idle())
 
 
+def one_socket_idle_consumer(job: Job) -> Figures:
+    """Without a group, so without heartbeats."""
+    connection = OneSocket(job.bootstrap)
+    fetch = fetch_at_the_end(connection, job.topic)
+    connection.send(fetch)
+    return spent(job.seconds, lambda: poll(connection, fetch, 1.0))
+
+
 async def crowd(job: Job, consumers: list[Any]) -> Figures:
     """CPU of all of them, idle, and how much memory each has added."""
     before = memory_mib()
@@ -311,8 +336,9 @@ def aiokafka_crowd(job: Job) -> Figures:
 
 CASES: Final[Mapping[str, Mapping[str, Measure]]] = {
     "an idle producer": {"pyclient": our_idle_producer, "confluent": confluent_idle_producer, "aiokafka": aiokafka_idle_producer},
-    "an idle consumer": {"pyclient": our_idle_consumer, "confluent": confluent_idle_consumer, "aiokafka": aiokafka_idle_consumer},
-    "1,000 records/s, linger 5": {"pyclient": our_steady, "confluent": confluent_steady},
+    "an idle consumer": {"pyclient": our_idle_consumer, "confluent": confluent_idle_consumer, "aiokafka": aiokafka_idle_consumer,
+                         "one socket": one_socket_idle_consumer},
+    "1,000 records/s, linger 5": {"pyclient": our_steady, "confluent": confluent_steady, "one socket": one_socket_steady},
     "20,000 records/s beside a thread that computes": {"pyclient": our_busy, "confluent": confluent_busy},
     "200 idle consumers": {"pyclient": our_crowd, "aiokafka": aiokafka_crowd},
 }
