@@ -1,4 +1,4 @@
-"""What the system alone takes for a service's requests: one blocking socket, requests encoded once, no client around it.
+"""What the system alone takes for what a service asks: one blocking socket, requests encoded once, no client around it.
 
 A client in Python cannot cost less. It is no client: it knows one broker, no group, no deadline and no error.
 """
