@@ -31,4 +31,5 @@ cdef class BatchMemory:
     cdef object set_leader(self, PartitionQueue queue, bint has_leader)
 
     # Private.
+    cdef Py_ssize_t _expected(self, PartitionQueue queue, Py_ssize_t need) except -1
     cdef Py_ssize_t _wanted(self, Batch batch, Py_ssize_t need) except -1

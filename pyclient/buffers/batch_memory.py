@@ -10,6 +10,9 @@ from cython.cimports.pyclient.buffers.queues import PartitionQueue
 
 from pyclient.buffers.pool import Pool, WaitStats
 
+PLENTIFUL = cython.declare(cython.Py_ssize_t, 8)
+"""While all batches use less than this part of the memory, a new one may take more than it fills at first."""
+
 
 @cython.final
 @cython.cclass
@@ -69,11 +72,21 @@ class BatchMemory:
         if waiter is not None:
             buffer, waiter.grant = waiter.grant, None
         else:
-            size: cython.Py_ssize_t = self.pool.size_for(need)
+            size: cython.Py_ssize_t = self.pool.size_for(self._expected(queue, need))
             buffer = None if self._partitions.exceeds(queue, size) else self.pool.take(size)
         if buffer is not None:
             self._partitions.account(queue, len(buffer))
         return buffer
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _expected(self, queue: PartitionQueue, need: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """The bytes that a new batch will fill: as many as the last one, where memory is plentiful. To grow costs more
+        than many records.
+        """
+        if queue._filled <= need or queue._leaderless or self.pool.used + queue._filled > self.pool.total // PLENTIFUL:
+            return need
+        return queue._filled
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -158,6 +171,7 @@ class BatchMemory:
             batch._charged = 0
         if batch._buffer is not None:
             buffer, batch._buffer = batch._buffer, None
+            batch.queue._filled = min(batch._at, self.batch_limit)
             self._partitions.account(batch.queue, -len(buffer))
             self.pool.give(buffer)
         if batch.queue._leaderless:

@@ -22,6 +22,7 @@ from pyclient.codec.compression import Compression
 from pyclient.codec.crc import crc32c
 from pyclient.codec.encode import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
+FEW = cython.declare(cython.Py_ssize_t, 16)  # partitions: the rows of a chunk are read for each of them
 NO_COMPRESSION = cython.declare(object, Compression.NONE)
 
 
@@ -130,7 +131,8 @@ class PendingBatches:
         """The bytes for which a row opens a batch. Where the rows behind it follow into the same batch, their bytes
         count: the batch need not grow then, nor leave small when memory is short.
         """
-        if row.partition >= 0 or len(rows.topics) > 1:
+        topic: TopicQueues = rows.topics[row.topic]
+        if len(rows.topics) > 1 or (row.partition >= 0 and topic._count > FEW):
             return need
         return self.need_of_rest(rows, need)
 

@@ -12,6 +12,7 @@ cdef class PartitionQueue:
     cdef bint _listed              # in the list of `ReadyQueues`, or held by the loop
     cdef bint _leaderless
     cdef Py_ssize_t _held          # bytes of memory that its batches take
+    cdef Py_ssize_t _filled        # bytes of the last batch that was not compressed
     cdef TopicQueues _home         # its topic
 
 

@@ -57,6 +57,36 @@ def decoded(batch: Batch) -> list[Sent]:
     return [(record.timestamp, record.key, record.value, record.headers) for record in read.records("t", 0)]
 
 
+def store_all(buffers: Accumulator) -> None:
+    for batch in buffers.flush_open():
+        batch.result.complete(0)
+        buffers.release(batch)
+
+
+def test_a_batch_begins_with_the_memory_that_the_last_one_of_its_partition_filled() -> None:
+    """To grow a batch costs more than many records."""
+    buffers = accumulator(Clock(), memory=1 << 20, batch_size=1 << 15)
+    put(buffers, bytes(5000))
+    store_all(buffers)
+    put(buffers)
+    assert buffers.pool.used == 8192
+    put(buffers, partition=1)
+    assert buffers.pool.used == 8192 + 2048
+    store_all(buffers)
+    put(buffers)
+    assert buffers.pool.used == 2048, "the last one was small"
+
+
+def test_a_batch_begins_small_while_much_of_the_memory_is_used() -> None:
+    buffers = accumulator(Clock(), memory=1 << 18, batch_size=1 << 15)
+    put(buffers, bytes(15_000))
+    store_all(buffers)
+    put(buffers, bytes(30_000), partition=1)
+    used = buffers.pool.used
+    put(buffers)
+    assert buffers.pool.used == used + 2048
+
+
 def test_P18_batches_that_grow_old_take_no_more_records_and_younger_ones_do() -> None:
     clock = Clock()
     buffers = accumulator(clock, linger=10.0)
