@@ -466,8 +466,9 @@ class Accumulator:
 
     def check_gate(self):
         """Raise if no record is accepted now: for calls that would wait before they queue one."""
-        if self._closed is not None:
-            raise raisable(self._closed)
+        with self._lock:
+            if self._closed is not None:
+                raise raisable(self._closed)
 
 
 @cython.cfunc

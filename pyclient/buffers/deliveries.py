@@ -43,11 +43,15 @@ class _PartDone:
 @cython.exceptval(-1, check=False)
 def notifies(result: BatchResult) -> cython.bint:
     """Whether somebody is notified of *result*, other than a bulk without a waiter: interpreted code runs then."""
-    if result._callback is None:
+    callback: object
+    several: cython.bint
+    with result._lock:
+        callback, several = result._callback, result._callbacks is not None
+    if callback is None:
         return False
-    if result._callbacks is not None or type(result._callback) is not _PartDone:
+    if several or type(callback) is not _PartDone:
         return True
-    return cython.cast(_PartDone, result._callback)._deliveries._all._callback is not None
+    return cython.cast(_PartDone, callback)._deliveries._all._callback is not None
 
 
 @cython.final

@@ -20,7 +20,7 @@ cdef class PartitionQueue:
 cdef class TopicQueues:
     cdef readonly str topic
     cdef readonly list queues
-    cdef readonly tuple available  # partitions with a leader; all of them when none has one
+    cdef tuple _available          # partitions with a leader; all of them when none has one
     cdef readonly object shares    # of the available ones in records without a key; None: equal shares
     cdef Py_ssize_t _count
     cdef int _sticky

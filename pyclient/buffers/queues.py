@@ -42,7 +42,7 @@ class TopicQueues:
     def __init__(self, topic: str):
         self.topic = topic
         self.queues = []
-        self.available = ()
+        self._available = ()
         self._sticky = -1
         self._busy = {}
 
@@ -56,21 +56,28 @@ class TopicQueues:
             self.queues.append(PartitionQueue(self, self.topic, number))
         self._count = count
         self.shares = None
-        self.available = tuple(sorted(available)) or tuple(range(count))
-        if self._sticky not in self.available:
+        led: tuple = tuple(sorted(available)) or tuple(range(count))
+        with cython.critical_section(self):
+            self._available = led
+        if self._sticky not in led:
             self._sticky = -1
+
+    @property
+    def available(self):
+        with cython.critical_section(self):  # without a GIL the loop could free it between the read and its use
+            return self._available
 
     def pick(self, draw: cython.double):
         """The partition of *draw*, 0 <= draw < 1: a binary search in the sums of the shares (P32)."""
         if self.shares is None:
-            return self.available[int(draw * len(self.available))]
+            return self._available[int(draw * len(self._available))]
         total, whole, ends, positions = self.shares
         point: cython.longlong = int(draw * total)
         behind: cython.Py_ssize_t = bisect_right(ends, point)  # busy partitions whose share ends before the point
         at: cython.longlong = point // whole
         if behind > 0:
             at = positions[behind - 1] + 1 + (point - ends[behind - 1]) // whole
-        return self.available[at if behind == len(ends) else min(at, positions[behind])]
+        return self._available[at if behind == len(ends) else min(at, positions[behind])]
 
     def __len__(self):
         return self._count

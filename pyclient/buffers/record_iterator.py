@@ -43,7 +43,9 @@ class RecordCursor:
         return self
 
     def __next__(self) -> object:
-        record: object = self.step()
+        record: object
+        with cython.critical_section(self):
+            record = self.step()
         if record is None:
             raise StopIteration
         return record
@@ -102,6 +104,11 @@ class RecordIterator:
         return self
 
     def __next__(self) -> object:
+        with cython.critical_section(self):  # left while `begin` waits, as a GIL is
+            return self._next()
+
+    @cython.cfunc
+    def _next(self) -> object:
         self._check_reentry()
         try:
             while not self._ended:
@@ -110,7 +117,7 @@ class RecordIterator:
                     return record
                 self._refill()
         except BaseException:
-            self.close()
+            self._close()
             raise
         raise StopIteration
 
@@ -138,6 +145,11 @@ class RecordIterator:
 
     def close(self) -> None:
         """End here; records of the cursor that were not returned stay unread."""
+        with cython.critical_section(self):
+            self._close()
+
+    @cython.cfunc
+    def _close(self) -> object:
         self._check_reentry()
         cursor: RecordCursor = self._cursor
         self._cursor = None

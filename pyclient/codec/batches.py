@@ -129,9 +129,12 @@ class RecordBatch:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def ensure_open(self) -> cython.int:
-        if not self.opened:
+        opened: cython.bint
+        with cython.critical_section(self):
+            opened = self.opened
+        if not opened:
             self.try_open(NO_LIMIT)
-            self.source = None
+            self.forget_source()
         return 0
 
     @cython.cfunc
@@ -165,13 +168,15 @@ class RecordBatch:
 
         Itself, if opening took no memory or `forget_source` was called.
         """
-        if self.source is None:
-            return self
-        return self.part(self.source, self.start, self.size)
+        source: object
+        with cython.critical_section(self):
+            source = self.source
+        return self if source is None else self.part(source, self.start, self.size)
 
     def forget_source(self) -> None:
         """Keep nothing of the compressed response; `closed` does nothing from now on."""
-        self.source = None
+        with cython.critical_section(self):  # two threads that open it come here at once
+            self.source = None
 
     @cython.cfunc
     def part(self, view: object, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> RecordBatch:
@@ -432,9 +437,10 @@ class BatchRecordIterator:
         return self
 
     def __next__(self) -> Record:
-        if self.position >= self.end:
-            raise StopIteration
-        return self.step()
+        with cython.critical_section(self):  # a position that two threads moved could pass the end
+            if self.position >= self.end:
+                raise StopIteration
+            return self.step()
 
     @cython.cfunc
     def step(self) -> Record:

@@ -287,10 +287,21 @@ def _from_snappy(data: memoryview, limit: int, small: bool) -> memoryview | None
     size = xerial_size(data) if framed else snappy_size(data)
     if size > limit:
         return None
-    out = memoryview(unwritten(size))
-    into = cramjam.snappy.decompress_raw_into
-    used = fill_from_xerial(data, out, into) if framed else into(data, out)
-    return out[:used]
+    out = unwritten(size)
+    if framed:
+        return memoryview(out)[: fill_from_xerial(data, memoryview(out), _snappy_block)]
+    return memoryview(out)[: cramjam.snappy.decompress_raw_into(data, out)]
+
+
+def _snappy_block(data: memoryview, out: memoryview) -> int:
+    """Decompress a raw block into *out*; the bytes written."""
+    try:
+        return cramjam.snappy.decompress_raw_into(data, out)
+    except TypeError:  # where there is no GIL, cramjam writes into no memoryview
+        block = unwritten(len(out))
+        used = cramjam.snappy.decompress_raw_into(data, block)
+        out[:used] = memoryview(block)[:used]
+        return used
 
 
 _DECOMPRESSORS: Final[Mapping[int, Callable[[memoryview, int, bool], memoryview | None]]] = {

@@ -143,9 +143,14 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
         """
         limit, wait = self._limit(max_records), self._poll_time(timeout)
         self._pending_commits.run_callbacks()
-        with self._single_user.outside_listeners:
+        held = self._single_user.outside_listeners.__enter__()
+        try:
             records = self._poll_records(limit, wait)
             self._consumed_positions.mark_returned(records)  # last: if Ctrl-C came before, the next poll returns them
+        except BaseException:
+            held.clear()
+            raise
+        del held[None]  # no `with`: that ends with a call, behind which Ctrl-C may be raised
         return records
 
     def __iter__(self) -> Iterator[Record[K_co, V_co]]:

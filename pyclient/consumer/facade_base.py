@@ -162,11 +162,16 @@ class ConsumerBase(Facade):
         For a transaction, which no rebalance may interrupt. None are returned once a rebalance or a wakeup waits for a
         poll, which then comes first.
         """
-        with self._single_user.outside_listeners:
+        held = self._single_user.outside_listeners.__enter__()
+        try:
             self._consumed_positions.settle()
             go_on = self._rebalancing.read_on() and not self._core.buffer.woken
             records = self._consumed_positions.take(self._config.max_poll_records) if go_on else NOTHING
-            self._consumed_positions.mark_returned(records)  # last, as in `poll`
+            self._consumed_positions.mark_returned(records)
+        except BaseException:
+            held.clear()
+            raise
+        del held[None]  # as in `poll`
         return records
 
     def _wait_for_records(self, taken: Records[Any, Any], limit: int, timeout: float | None) -> Steps[Step, Records[Any, Any]]:

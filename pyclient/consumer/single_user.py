@@ -134,8 +134,10 @@ class OutsideListeners(EmptiedAtExit):
         super().__init__(single_user._held)
         self._single_user = single_user
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> dict[None, Call]:
+        """Returns what is emptied at the end."""
         if self._single_user._listener is not None and self._single_user.in_listener:
             raise IllegalStateError("called inside a rebalance listener, which runs in the middle of a poll: there commit, seek and pause are "
                                     "allowed; call poll, subscribe, assign and close outside of the listener")
         self._single_user.enter(sys._getframe(1))
+        return self._single_user._held

@@ -10,7 +10,8 @@ import tracemalloc
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 import cramjam
 import pytest
@@ -323,6 +324,19 @@ def test_a_megabyte_of_empty_blocks_is_not_walked_by_interpreted_code(codec: Com
         sys.setprofile(None)
     assert len(read) == 0
     assert calls < 100
+
+
+def test_snappy_is_read_where_cramjam_writes_into_no_memoryview_as_without_a_GIL(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = cramjam.snappy.decompress_raw_into
+
+    def refusing(data: Any, out: Any) -> int:
+        if isinstance(out, memoryview):
+            raise TypeError("no mutable reference to a memoryview")
+        return int(write(data, out))
+
+    monkeypatch.setattr("pyclient.codec.compression.cramjam.snappy", SimpleNamespace(decompress_raw_into=refusing, compress_raw=cramjam.snappy.compress_raw))
+    for data in (xerial(TEXT, b"", NOISE), bytes(cramjam.snappy.compress_raw(TEXT))):
+        assert decompress(Compression.SNAPPY, data).tobytes() in (TEXT, TEXT + NOISE)
 
 
 def test_empty_snappy_blocks_are_no_calls_of_the_decompressor() -> None:
