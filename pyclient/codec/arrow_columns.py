@@ -84,7 +84,8 @@ class PlainColumns:
         kind: object = type(data)
         if kind is not self._table and kind is not self._batch:
             return 0
-        return data.num_rows if data.schema.equals(self._schema) else 0
+        rows: cython.Py_ssize_t = data.num_rows if data.schema.equals(self._schema) else 0
+        return max(rows, 0)  # damaged data may claim -1, which would stand for an exception, and there is none
 
     @cython.cfunc
     def value_of(self, data: object, rows: cython.Py_ssize_t) -> Column:

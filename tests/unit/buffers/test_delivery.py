@@ -54,7 +54,7 @@ def deliveries(count: int, observer: Observer | None = None, *, gap: int = 10) -
 
 def test_a_delivery_takes_32_bytes_and_no_time_of_the_garbage_collector() -> None:
     _, (delivery,) = deliveries(1)
-    assert sys.getsizeof(delivery) == 32
+    assert sys.getsizeof(delivery) == sys.getsizeof(object()) + 16  # the header is larger without a GIL
     assert not gc.is_tracked(delivery)
 
 

@@ -34,7 +34,7 @@ def test_a_record_of_bytes_and_numbers_is_not_tracked_by_the_garbage_collector()
 
 
 def test_a_record_takes_eighty_bytes_beside_its_content() -> None:
-    assert sys.getsizeof(BARE) <= 80
+    assert sys.getsizeof(BARE) <= sys.getsizeof(object()) + 64  # the header is larger without a GIL
 
 
 def test_a_decoded_record_in_a_cycle_is_collected() -> None:
