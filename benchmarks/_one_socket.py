@@ -12,34 +12,52 @@ from typing import Any, Final
 
 from pyclient.codec.apis import Api
 from pyclient.codec.encode import encode_batch
-from pyclient.codec.messages import Message, decode_response, encode_request
+from pyclient.codec.messages import decode_response, encode_request
 
 FETCH_VERSION: Final = 12
 """The last with topics' names."""
 PRODUCE_VERSION: Final = 9
 MIB: Final = 2**20
+MOST: Final = 1 << 16
 
 
 class OneSocket:
-    """A connection to the broker that leads every partition."""
+    """A blocking connection to the broker that leads every partition, and coordinates everything."""
 
     def __init__(self, bootstrap: str) -> None:
         host, port = bootstrap.rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.correlation_id = 0
 
-    def send(self, request: bytes) -> None:
-        self._socket.sendall(request)
+    def next_id(self) -> int:
+        self.correlation_id += 1
+        return self.correlation_id
 
-    def answered_within(self, seconds: float) -> bytes | None:
-        """The next response, None if none has begun to arrive."""
-        if not select.select([self._socket], [], [], max(0.0, seconds))[0]:
-            return None
-        size = int.from_bytes(self._exactly(4), "big")
-        return self._exactly(size)
+    def ask(self, api: Api, version: int, **fields: object) -> Any:
+        frame = encode_request(api, version, self.next_id(), None, fields)
+        return decode_response(api, version, memoryview(self.exchange([frame]))[4:])
 
-    def _exactly(self, size: int) -> bytes:
-        return self._socket.recv(size, socket.MSG_WAITALL)
+    def exchange(self, pieces: list[Any]) -> bytes:
+        """Write a request in *pieces*; its answer, its size included."""
+        size = sum(map(len, pieces))
+        self._socket.sendmsg([size.to_bytes(4, "big"), *pieces])  # blocks until all is taken
+        return self.read()
+
+    def read(self) -> bytes:
+        """The next answer, its size included."""
+        answer = self._socket.recv(MOST)
+        while len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4], "big"):
+            answer += self._socket.recv(MOST)
+        return answer
+
+    def read_within(self, seconds: float) -> bytes | None:
+        """As `read`; None if nothing comes."""
+        return self.read() if select.select([self._socket], [], [], max(0.0, seconds))[0] else None
+
+    def write(self, frame: bytes | bytearray) -> None:
+        """A request with its size."""
+        self._socket.sendall(frame)
 
 
 def framed(api: Api, version: int, fields: dict[str, Any]) -> bytes:
@@ -57,10 +75,8 @@ def fetch_at_the_end(connection: OneSocket, topic: str) -> bytes:
             "isolation_level": 0, "session_id": 0, "session_epoch": -1, "topics": [{"topic": topic, "partitions": [partition]}],
             "forgotten_topics_data": [], "rack_id": ""})
 
-    connection.send(fetch(0))
-    answer = connection.answered_within(10.0)
-    assert answer is not None, "no answer to a fetch"
-    found: Message = decode_response(Api.FETCH, FETCH_VERSION, memoryview(answer))
+    connection.write(fetch(0))
+    found = decode_response(Api.FETCH, FETCH_VERSION, memoryview(connection.read())[4:])
     return fetch(found.responses[0].partitions[0].high_watermark)
 
 
@@ -68,8 +84,8 @@ def poll(connection: OneSocket, fetch: bytes, seconds: float) -> None:
     """What an idle consumer's `poll` does: the fetch is sent again whenever it is answered."""
     ends = time.monotonic() + seconds
     while (left := ends - time.monotonic()) > 0:
-        if connection.answered_within(left) is not None:
-            connection.send(fetch)
+        if connection.read_within(left) is not None:
+            connection.write(fetch)
 
 
 def produce(topic: str, values: list[bytes]) -> bytes:

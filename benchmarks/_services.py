@@ -163,9 +163,9 @@ def one_socket_steady(job: Job) -> Figures:
     def send() -> None:
         batch.append(value)
         if len(batch) == BATCH:
-            connection.send(produce(job.topic, batch))
+            connection.write(produce(job.topic, batch))
             batch.clear()
-            connection.answered_within(0.0)
+            connection.read_within(0.0)
 
     return spent(job.seconds, paced(STEADY, 1, send))
 
@@ -280,7 +280,7 @@ def one_socket_idle_consumer(job: Job) -> Figures:
     """Without a group, so without heartbeats."""
     connection = OneSocket(job.bootstrap)
     fetch = fetch_at_the_end(connection, job.topic)
-    connection.send(fetch)
+    connection.write(fetch)
     return spent(job.seconds, lambda: poll(connection, fetch, 1.0))
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import datetime
 import random
-import socket
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from benchmarks._one_socket import OneSocket
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.batch import Batch, BatchState
 from pyclient.buffers.delivery import Observer
@@ -22,7 +22,6 @@ from pyclient.codec.compression import Compression
 from pyclient.codec.crc import crc32c
 from pyclient.codec.encode import HEADER_SIZE, TRANSACTIONAL_BIT, batch_header, encode_values
 from pyclient.codec.end_txn import CommitFrames
-from pyclient.codec.messages import decode_response, encode_request
 from pyclient.codec.produce import encode_produce, stored_batches
 from pyclient.core.calls import KeyType
 from pyclient.core.transactions.calls import V2
@@ -31,7 +30,6 @@ from pyclient.partitioners.murmur2 import Murmur2Partitioner
 
 Partitions = dict[int, list[Any]]
 """The pieces of a batch by partition: at most one of each, as a request may have."""
-MOST: Final = 1 << 16
 MEMORY: Final = 1 << 25
 BATCH_SIZE: Final = 1 << 18
 REQUEST_SIZE: Final = 1 << 20
@@ -41,44 +39,11 @@ MOST_RECORDS: Final = 2_400
 """Of a batch: of 100 B, as many as ours fills by default."""
 
 
-class Wire:
-    """A blocking socket: requests out, answers in, one after the other."""
-
-    def __init__(self, servers: str) -> None:
-        host, port = servers.rsplit(":", 1)
-        self._socket = socket.create_connection((host, int(port)))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.correlation_id = 0
-
-    def next_id(self) -> int:
-        self.correlation_id += 1
-        return self.correlation_id
-
-    def ask(self, api: Api, version: int, **fields: object) -> Any:
-        frame = encode_request(api, version, self.next_id(), None, fields)
-        return decode_response(api, version, memoryview(self.exchange([frame]))[4:])
-
-    def exchange(self, pieces: list[Any]) -> bytes:
-        """Write a request in *pieces*; its answer, its size included."""
-        size = sum(map(len, pieces))
-        self._socket.sendmsg([size.to_bytes(4, "big"), *pieces])  # blocks until all is taken
-        return self.read()
-
-    def read(self) -> bytes:
-        answer = self._socket.recv(MOST)
-        while len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4], "big"):
-            answer += self._socket.recv(MOST)
-        return answer
-
-    def write(self, frame: bytearray) -> None:
-        self._socket.sendall(frame)
-
-
 class Transactions:
     """Of one transactional id, in protocol V2."""
 
     def __init__(self, servers: str, transactional_id: str, topic: str) -> None:
-        self._wire = Wire(servers)
+        self._socket = OneSocket(servers)
         self._id, self._topic = transactional_id, topic
         self._markers = MarkerPause()
         self._frames = CommitFrames(V2.end.high, None, transactional_id)
@@ -88,8 +53,8 @@ class Transactions:
         """Once the coordinator is ready. The first one to look for it makes the broker create its topic."""
         until = time.monotonic() + TIMEOUT_S
         while True:
-            self._wire.ask(Api.FIND_COORDINATOR, SPOKEN[Api.FIND_COORDINATOR].high, key_type=KeyType.TRANSACTION, coordinator_keys=[self._id])
-            answer = self._wire.ask(Api.INIT_PRODUCER_ID, SPOKEN[Api.INIT_PRODUCER_ID].high, transactional_id=self._id, producer_id=-1, producer_epoch=-1,
+            self._socket.ask(Api.FIND_COORDINATOR, SPOKEN[Api.FIND_COORDINATOR].high, key_type=KeyType.TRANSACTION, coordinator_keys=[self._id])
+            answer = self._socket.ask(Api.INIT_PRODUCER_ID, SPOKEN[Api.INIT_PRODUCER_ID].high, transactional_id=self._id, producer_id=-1, producer_epoch=-1,
                                     transaction_timeout=datetime.timedelta(seconds=TIMEOUT_S))
             if not answer.error_code:
                 return answer.producer_id, answer.producer_epoch
@@ -108,8 +73,8 @@ class Transactions:
         for partitions in requests:
             self._produce(partitions)
         began = time.monotonic()
-        self._wire.write(self._frames.request(self._wire.next_id(), self.producer_id, self.epoch))
-        if not self._frames.is_answered_by(self._wire.read()):
+        self._socket.write(self._frames.request(self._socket.next_id(), self.producer_id, self.epoch))
+        if not self._frames.is_answered_by(self._socket.read()):
             raise RuntimeError("the transaction was not committed")
         ended = time.monotonic()
         self._markers.ended(ended, ended - began)
@@ -118,7 +83,7 @@ class Transactions:
     def _produce(self, partitions: Partitions) -> None:
         version = V2.produce.low  # names the topic
         self._markers.left(time.monotonic())
-        answer = self._wire.exchange(encode_produce(version, self._wire.next_id(), None, acks=-1, timeout_ms=30_000,
+        answer = self._socket.exchange(encode_produce(version, self._socket.next_id(), None, acks=-1, timeout_ms=30_000,
                                                     topics={self._topic: list(partitions.items())}, transactional_id=self._id))
         if stored_batches(version, answer[4:]) is None:
             raise RuntimeError("a batch was not stored")
