@@ -338,8 +338,16 @@ def _digest(*parts: bytes) -> str:
 def install_wheel(interpreter: Interpreter, wheel: Path) -> None:
     name = f"/{wheel.relative_to(interpreter.root)}"
     run_inside(interpreter, "installing the wheel", f"cd {interpreter.home}/source",
-               f'{interpreter.constrained_pip_install} "{name}{interpreter.extras}"',
+               f"{interpreter.constrained_pip_install} {wanted(interpreter, name)}",
                f"{interpreter.pip} install --force-reinstall --no-deps {name}")
+
+
+def wanted(interpreter: Interpreter, wheel: str) -> str:
+    """The wheel with what it depends on, as words of a shell; for 3.13t only that, without what it has already."""
+    if interpreter.version != "3.13t":
+        return shlex.quote(wheel + interpreter.extras)
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    return shlex.join(each for each in needed if not each.startswith(("cramjam", "kio")))
 
 
 def run_tests(interpreter: Interpreter, tests: Sequence[str]) -> None:
