@@ -28,7 +28,7 @@ cdef class LaneRequests:
     cdef bint take_come(self, double now) except -1
     cdef bint has_come(self, LaneRequest request) except -1
     cdef bint take(self, LaneRequest request, double now, bint late, bint notifies) except -1
-    cdef double look_at(self, double now) except -1
+    cdef double look_at(self, double now) except -2
     cdef bint awaits(self, int descriptor) except -1
     cdef list give_all(self)
 

@@ -18,6 +18,7 @@ from cython.cimports.pyclient.net.sockets import peek, send_all
 from cython.cimports.pyclient.runtime.epoll import watch
 
 LATE_S = cython.declare(cython.double, 0.01)  # an answer lies no longer in its socket
+OVERDUE_S = cython.declare(cython.double, 0.1)  # an answer that takes longer is for the loop, which knows all timeouts
 BRIEFLY_MS = cython.declare(cython.int, 1)
 
 
@@ -188,16 +189,19 @@ class LaneRequests:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
+    @cython.exceptval(-2, check=False)
     def look_at(self, now: cython.double) -> cython.double:
-        """When the answer to the oldest request has to be looked for; the loop reads one that is late."""
+        """When the answer to the oldest request has to be looked for; the loop reads one that is late. -1 if others
+        have to act: they write the rest of a request, and end one that is never answered.
+        """
         if not self.requests:
             return INFINITY
-        late_at: cython.double = cython.cast(LaneRequest, self.requests[0]).sent_at + LATE_S
-        if late_at > now:
-            return late_at
+        oldest: LaneRequest = self.requests[0]
+        if oldest.sent_at + LATE_S > now:
+            return oldest.sent_at + LATE_S
         self.resume()
-        return INFINITY
+        overdue_at: cython.double = oldest.sent_at + OVERDUE_S
+        return overdue_at if overdue_at > now and oldest.rest is None else -1
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

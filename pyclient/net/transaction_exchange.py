@@ -221,14 +221,18 @@ class TransactionExchange(LoneExchange):
         now: cython.double = self._clock()
         due: cython.double = self._usual.markers.due
         at: cython.double
+        look_at: cython.double
         if not self._is_usual(now) or not self._sent.take_come(now) or self._sent.awaits(descriptor):
             return False
         if now >= due and not self._sent.leave(now, False):
             return False
         at = self._accumulator.wake_by_timer(True)
+        if now >= due and not self._sent.requests and (at <= now or self._accumulator._ready._left):
+            return False  # another thread sealed it since then, and calls no on_ready; no answer would let it leave
         if at <= now or now < due:
             at = due if now < due else INFINITY  # what could not leave does so when something is answered
-        return set_time(self._timer, min(at, self._sent.look_at(now)))
+        look_at = self._sent.look_at(now)
+        return look_at >= 0 and set_time(self._timer, min(at, look_at))
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -376,6 +380,8 @@ class TransactionExchange(LoneExchange):
         """End the transaction at its coordinator, if that knows it."""
         now: cython.double = self._clock()
         producer: object = self._usual.producer()
+        if self._accumulator.seal_failures != self._seal_failures or len(self._refused):
+            return False  # a record of another thread, accepted since this commit began, is not stored
         if not self._usual.started():
             self._usual.ended(producer[0], producer[1])
             self._stage = NOWHERE
