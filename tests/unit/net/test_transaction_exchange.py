@@ -464,13 +464,16 @@ def test_batches_that_are_too_large_together_leave_in_several_requests(cluster: 
 # --- full batches ----------------------------------------------------------------------------------------------------
 
 
-set_timer: Final = Driver._set_timer
-
-
-def set_if_short(driver: Driver, deadline: float) -> None:
+@pytest.fixture
+def _short_timers_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """No deadline but that of a linger or a back-off wakes the client's loop."""
-    if deadline < driver._clock() + 0.5:
-        set_timer(driver, deadline)
+    set_timer = Driver._set_timer
+
+    def set_if_short(driver: Driver, deadline: float) -> None:
+        if deadline < driver._clock() + 0.5:
+            set_timer(driver, deadline)
+
+    monkeypatch.setattr(Driver, "_set_timer", set_if_short)
 
 
 @pytest.fixture
@@ -552,23 +555,23 @@ def test_answers_to_full_batches_without_a_waiter_are_read_soon(cluster: FakeClu
     eventually(read_soon)
 
 
-def test_the_loop_gets_a_request_that_is_not_answered(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster, filling: Producer) -> None:
+@pytest.mark.usefixtures("_short_timers_only")
+def test_the_loop_gets_a_request_that_is_not_answered(cluster: FakeCluster, filling: Producer) -> None:
     """It knows the timeouts. Here nothing wakes it but the exchange's own timer."""
-    def in_flight() -> bool:
+    def handed_over() -> bool:
         transact(filling, b"first")
         filling.begin_transaction()
         cluster.pause(1)
         send_many_of(filling, 0)
         found = exchange_of(filling).in_flight
-        if found:
+        try:
             eventually(lambda: not exchange_of(filling).in_flight)
-        cluster.resume(1)
+        finally:
+            cluster.resume(1)
         filling.abort_transaction()
         return found
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Driver, "_set_timer", set_if_short)
-        eventually(in_flight)
+    eventually(handed_over)
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.03])
