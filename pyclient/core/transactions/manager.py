@@ -267,11 +267,17 @@ class Transactions:
             case TransactionState.IN_TRANSACTION | TransactionState.COMMITTING:
                 if not self._add_next() and self.state is TransactionState.COMMITTING and self._records_idle():
                     self._end_if_committing()
+            case TransactionState.ABORTABLE_ERROR:
+                self._fail_unsent()
             case TransactionState.ABORTING:
-                if self.records is not None:
-                    self._progress.doubtful |= self.records.fail_unsent(self._progress.error or _aborted())
+                self._fail_unsent()
                 if self._records_idle():
                     self._end(commit=False)
+
+    def _fail_unsent(self) -> None:
+        """T03: no record that has not left may be stored now; who waits for one hears of it before the abort."""
+        if self.records is not None:
+            self._progress.doubtful |= self.records.fail_unsent(self._progress.error or _aborted())
 
     def _end_if_committing(self) -> None:
         """Finding that the records are settled may have found a failure."""

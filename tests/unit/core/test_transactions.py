@@ -175,6 +175,17 @@ def test_T03_an_abort_fails_what_has_not_left_and_waits_for_what_has(level: int)
     assert it.one(Api.END_TXN).body.committed is False
 
 
+@PROTOCOLS
+def test_T03_after_a_failure_what_has_not_left_fails_before_the_abort(level: int) -> None:
+    it = Transacting(level).begun()
+    it.sends()
+    it.records.open, it.records.flying = 2, 1
+    it.transactions.batch_failed(error_for(MESSAGE_TOO_LARGE))
+    assert it.turn() == []
+    assert [type(error) for error in it.records.failed] == [TransactionAbortableError] * 2
+    assert it.transactions.state is TransactionState.ABORTABLE_ERROR
+
+
 def test_after_a_failure_in_protocol_V1_the_next_transaction_has_a_new_epoch() -> None:
     it = Transacting(1).begun()
     it.sends()
