@@ -167,7 +167,7 @@ def lone_request(terms, topic, partition) -> tuple:
     if terms.version < FLEXIBLE_SINCE:
         return None
     before, _, after = _encoded(terms, 0, {topic: [(partition, [b""])]})
-    return before[:-1], after
+    return before[:len(before) - 1], after
 
 
 def batches_frame(terms, correlation_id, topics) -> list:
