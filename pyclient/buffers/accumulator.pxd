@@ -33,6 +33,7 @@ cdef class Accumulator:
 
     cdef PartitionQueue lone_queue(self)
     cdef double wake_by_timer(self, bint leaves=*) except -2
+    cdef bint has_left_some(self) except -1
     cdef Batch start_lone(self, PartitionQueue queue, Py_ssize_t most)
     cdef list pending(self)
     cdef list heads(self, double now)

@@ -325,6 +325,13 @@ class Accumulator:
             return self._ready.wake_by_timer(leaves)
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def has_left_some(self) -> cython.bint:
+        """Whether some batch might have left when `wake_by_timer` was called last."""
+        with self._lock:
+            return self._ready._left
+
+    @cython.cfunc
     def start_lone(self, queue: PartitionQueue, most: cython.Py_ssize_t) -> Batch:
         """Start the batch of `lone_queue` without compression; it is not stamped yet.
 

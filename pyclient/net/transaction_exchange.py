@@ -227,7 +227,7 @@ class TransactionExchange(LoneExchange):
         if now >= due and not self._sent.leave(now, False):
             return False
         at = self._accumulator.wake_by_timer(True)
-        if now >= due and not self._sent.requests and (at <= now or self._accumulator._ready._left):
+        if now >= due and not self._sent.requests and (at <= now or self._accumulator.has_left_some()):
             return False  # another thread sealed it since then, and calls no on_ready; no answer would let it leave
         if at <= now or now < due:
             at = due if now < due else INFINITY  # what could not leave does so when something is answered
