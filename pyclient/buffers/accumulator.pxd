@@ -36,8 +36,8 @@ cdef class Accumulator:
     cdef bint has_left_some(self) except -1
     cdef Batch start_lone(self, PartitionQueue queue, Py_ssize_t most)
     cdef list pending(self)
-    cdef list heads(self, double now)
-    cdef bint start_heads(self, list batches) except -1
+    cpdef list heads(self, double now)
+    cpdef bint start_heads(self, list batches) except -1
     cdef object settle_lone(self, Batch batch, long long base_offset, long long append_time)
 
     # Private.

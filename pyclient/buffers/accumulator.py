@@ -354,7 +354,7 @@ class Accumulator:
         with self._lock:
             return self._batches.all()
 
-    @cython.cfunc
+    @cython.ccall
     def heads(self, now: cython.double) -> list:
         """The batches that a thread may start in place of the loop: full, or with a linger that has ended *now*. None
         if one is for the loop. Nothing changes.
@@ -362,7 +362,7 @@ class Accumulator:
         with self._lock:
             return self._batches.heads(now - self._ready._linger)
 
-    @cython.cfunc
+    @cython.ccall
     @cython.exceptval(-1, check=False)
     def start_heads(self, batches: list) -> cython.bint:
         """Start all of `heads`, without compression. False, and nothing changes, if one is being sealed by now."""

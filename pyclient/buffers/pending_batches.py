@@ -256,14 +256,15 @@ class PendingBatches:
         queue: PartitionQueue = batch.queue
         at: cython.Py_ssize_t = queue.waiting.index(batch)
         shares = self._memory.share(batch, [len(sealed.payload) for sealed in halves])
+        made: list = [half_of(batch, sealed, result, share) for sealed, result, share in zip(halves, results, shares, strict=True)]
         batch._state = DONE
         del queue.waiting[at]
-        for sealed, result, share in reversed(list(zip(halves, results, shares, strict=True))):
-            half: Batch = half_of(batch, sealed, result, share)
+        for half in reversed(made):
             queue.waiting.insert(at, half)
-            self._by_age[half] = None
-        self._by_age.pop(batch)
-        self._by_age = OrderedDict.fromkeys(sorted(self._by_age, key=_created))
+        ages: list = list(self._by_age)
+        at = ages.index(batch)
+        ages[at:at + 1] = made  # in its place: a younger batch of the queue may have the same time
+        self._by_age = OrderedDict.fromkeys(ages)
         self._ready.add(queue)
 
     @cython.cfunc
@@ -313,9 +314,5 @@ class PendingBatches:
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def _is_plain(batch: Batch) -> cython.bint:
-    """Whether a sealed batch is as it was filled, and leaves for the first time."""
-    return batch._codec is NO_COMPRESSION and batch._buffer is not None and not batch.attempts and batch.producer_id < 0 and not batch._dropped
-
-
-def _created(batch):
-    return batch.created
+    """Whether a sealed batch is as it was filled, neither compressed nor split, and leaves for the first time."""
+    return batch._buffer is not None and not batch.attempts and batch.producer_id < 0

@@ -1,4 +1,4 @@
-"""Accumulators for tests: the clock moves when the test moves it, randomness is seeded."""
+"""Accumulators for tests, and what tests do with them: the test moves the clock, and randomness is seeded."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -6,10 +6,13 @@ from random import Random
 from typing import Any, Final
 
 from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.batch import Batch, BatchState
 from pyclient.buffers.delivery import Delivery, Observer
 from pyclient.buffers.fast_send import FastSend, SendPath, fast_send
 from pyclient.buffers.pool import Waiter
+from pyclient.buffers.queues import PartitionQueue, TopicQueues
 from pyclient.codec.compression import Compression
+from pyclient.codec.encode import encode_headers
 
 WALL_MS: Final = 1_700_000_000_000
 
@@ -42,6 +45,27 @@ def accumulator(
         level=None, observer=observer or Observer(), clock=clock, wall=lambda: WALL_MS, random=Random(1))
     made.set_topic(topic, partitions, range(partitions))
     return made
+
+
+def topic_of(buffers: Accumulator) -> TopicQueues:
+    """The topic of `accumulator`."""
+    topic = buffers.topic("orders")
+    assert topic is not None
+    return topic
+
+
+def put(buffers: Accumulator, value: bytes | None = b"v", *, partition: int = 0, key: bytes | None = None, timestamp: int = -1,
+        headers: Any = ()) -> Delivery | None:
+    """Append one record to that topic."""
+    return buffers.append(topic_of(buffers), partition, timestamp, key, value, encode_headers(headers) if headers else None)
+
+
+def drain(buffers: Accumulator, queue: PartitionQueue) -> Batch | None:
+    """The head of a queue, sealed."""
+    batch = buffers.head(queue)
+    if batch is not None and batch.state is BatchState.SEALING:
+        buffers.seal(batch)
+    return batch
 
 
 def add_waiter(buffers: Accumulator, partition: int, value: bytes, notify: Callable[[], object], topic: str = "orders") -> Waiter:

@@ -15,40 +15,21 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from pyclient.buffers import topic_compression
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.batch import Batch, BatchState
-from pyclient.buffers.queues import PartitionQueue, TopicQueues
+from pyclient.buffers.queues import PartitionQueue
 from pyclient.buffers.delivery import Delivery, Observer
 from pyclient.codec.batches import read_batches
 from pyclient.codec.compression import Compression
-from pyclient.codec.encode import HEADER_SIZE, encode_headers
+from pyclient.codec.encode import HEADER_SIZE
 from pyclient.errors import BufferExhaustedError, ClientClosedError, KafkaError, RecordTooLargeError
 from pyclient.records import TopicPartition
-from tests.unit.buffers.accumulators import WALL_MS, Clock, accumulator, add_waiter
+from tests.unit.buffers.accumulators import WALL_MS, Clock, accumulator, add_waiter, drain, put, topic_of
 
 LINGER = 0.005
 Sent = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
 
-def topic_of(buffers: Accumulator) -> TopicQueues:
-    topic = buffers.topic("orders")
-    assert topic is not None
-    return topic
-
-
 def state_of(batch: Batch) -> BatchState:
     return batch.state
-
-
-def put(buffers: Accumulator, value: bytes | None = b"v", *, partition: int = 0, key: bytes | None = None, timestamp: int = -1,
-        headers: Any = ()) -> Delivery | None:
-    return buffers.append(topic_of(buffers), partition, timestamp, key, value, encode_headers(headers) if headers else None)
-
-
-def drain(buffers: Accumulator, queue: PartitionQueue) -> Batch | None:
-    """The head of a queue, sealed."""
-    batch = buffers.head(queue)
-    if batch is not None and batch.state is BatchState.SEALING:
-        buffers.seal(batch)
-    return batch
 
 
 def decoded(batch: Batch) -> list[Sent]:
@@ -123,6 +104,7 @@ class AccumulatorRules(RuleBasedStateMachine):
         self.sent: dict[PartitionQueue, list[Sent]] = defaultdict(list)
         self.deliveries: dict[PartitionQueue, list[Delivery]] = defaultdict(list)
         self.seen_ready: set[PartitionQueue] = set()
+        self.held: set[PartitionQueue] = set()
         self.under_way: list[Batch] = []
         self.dropped: list[Batch] = []
         self.woken = False
@@ -175,6 +157,7 @@ class AccumulatorRules(RuleBasedStateMachine):
         ready = self.buffers.take_ready(self.clock.now)
         assert len(ready) == len(set(ready))
         self.seen_ready.update(ready)
+        self.held.update(ready)
         self.looks_at = after = self.buffers.next_linger()
         assert after is None or after > self.clock.now, "the loop would spin"
         assert before is None or after is None or after >= before
@@ -188,13 +171,17 @@ class AccumulatorRules(RuleBasedStateMachine):
         batch = drain(self.buffers, queue)
         assert (batch is not None) == self.buffers.still_ready(queue)
         if batch is None:
-            self.seen_ready.discard(queue)
+            self.gives_back(queue)
             return
         self.check_head(queue, batch)
         if not self.buffers.start(batch):
-            self.seen_ready.discard(queue)
+            self.gives_back(queue)
         assert drain(self.buffers, queue) is not batch
         self.under_way.append(batch)
+
+    def gives_back(self, queue: PartitionQueue) -> None:
+        self.seen_ready.discard(queue)
+        self.held.discard(queue)
 
     def check_head(self, queue: PartitionQueue, batch: Batch) -> None:
         """The batch holds the oldest records not sent yet, in order, within its limits."""
@@ -202,6 +189,25 @@ class AccumulatorRules(RuleBasedStateMachine):
         assert decoded(batch) == self.sent[queue][: batch.count]
         assert batch.size <= self.BATCH or batch.count == 1
         assert batch.max_timestamp == max(record[0] for record in self.sent[queue][: batch.count])
+
+    # --- a thread in place of the loop -------------------------------------------------------------------------------
+
+    @rule(ends=st.booleans())
+    def send_in_place(self, ends: bool) -> None:
+        """Each head leaves for the first time, and is its queue's oldest; the loop holds none of their queues."""
+        heads = self.buffers.heads(float("inf") if ends else self.clock.now)
+        if heads is None:
+            return
+        assert not self.held.intersection(batch.queue for batch in heads)
+        assert all(batch.attempts == 0 and batch.result.done is False for batch in heads)
+        assert self.buffers.start_heads(heads)
+        for batch in heads:
+            assert (batch.state, batch.attempts) == (BatchState.IN_FLIGHT, 1)
+            self.check_head(batch.queue, batch)
+        self.under_way += heads
+        self.woken = True  # that thread sees to what is behind them
+
+    # --- the network -------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.under_way)
     @rule(data=st.data(), offset=st.integers(0, 2**40))

@@ -19,9 +19,9 @@ from pyclient.codec.batches import read_batches
 from pyclient.codec.encode import encode_headers
 from pyclient.errors import BulkDeliveryError, KafkaError, RecordRejectedError, RecordTooLargeError
 from pyclient.partitioners.murmur2 import Murmur2Partitioner, murmur2_partition
-from tests.unit.buffers.accumulators import WALL_MS, Clock, accumulator
+from tests.unit.buffers.accumulators import WALL_MS, Clock, accumulator, topic_of
 from tests.unit.buffers.bulks import rows_of, send_many, wait_in_line
-from tests.unit.buffers.test_accumulator import AccumulatorRules, noise, topic_of
+from tests.unit.buffers.test_accumulator import AccumulatorRules, noise
 
 KEY_HASH = Murmur2Partitioner().key_hash()
 """None where partitioners run as plain Python: then a producer, too, chooses for each record."""

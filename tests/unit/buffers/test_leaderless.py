@@ -8,8 +8,7 @@ import pytest
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.codec.compression import Compression
 from pyclient.codec.encode import HEADER_SIZE
-from tests.unit.buffers.accumulators import Clock, accumulator, add_waiter
-from tests.unit.buffers.test_accumulator import put, topic_of
+from tests.unit.buffers.accumulators import Clock, accumulator, add_waiter, put, topic_of
 
 MEMORY = 65_536
 

@@ -286,7 +286,7 @@ def test_a_caller_that_waits_for_memory_gets_that_of_the_answer(patient_with_lit
 
 
 def asked_by_a_child(producer: Producer) -> bool | None:
-    """Whether a forked child that asks leaves the loop and the answer alone; ``None`` if the loop had read it before."""
+    """Whether a forked child that asks leaves the loop and the answer alone; ``None`` if that was read before."""
     delivery, driver = late(producer), producer._core.driver
     child = fork()
     if not child:
