@@ -365,9 +365,9 @@ class Accumulator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def start_heads(self, batches: list) -> cython.bint:
-        """Start all of `heads`, without compression. False, and nothing changes, if one is being sealed by now."""
+        """As `PendingBatches.start_heads`, without compression."""
         with self._lock:
-            return self._batches.start_heads(batches)
+            return self._batches.start_heads(batches, self._max_request_size)
 
     @cython.cfunc
     def settle_lone(self, batch: Batch, base_offset: cython.longlong, append_time: cython.longlong) -> object:

@@ -20,9 +20,10 @@ from collections import OrderedDict
 from pyclient.buffers.delivery import BatchResult
 from pyclient.codec.compression import Compression
 from pyclient.codec.crc import crc32c
-from pyclient.codec.encode import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from pyclient.codec.encode import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 FEW = cython.declare(cython.Py_ssize_t, 16)  # partitions: the rows of a chunk are read for each of them
+HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 NO_COMPRESSION = cython.declare(object, Compression.NONE)
 
 
@@ -208,12 +209,18 @@ class PendingBatches:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def start_heads(self, batches: list) -> cython.bint:
-        """Start all of `heads`; False, and nothing changes, if one is being sealed by now."""
+    def start_heads(self, batches: list, most: cython.Py_ssize_t) -> cython.bint:
+        """Start all of `heads`; False, and nothing changes, if one is being sealed by now, or if open ones have grown
+        since then, to more than *most* bytes together.
+        """
         batch: Batch
+        size: cython.Py_ssize_t = 0
         for batch in batches:
             if batch._state != SEALED and batch._state != OPEN:
                 return False
+            size += HEADER + batch._at
+        if size > most and len(batches) > 1:
+            return False
         for batch in batches:
             if batch._state == OPEN:
                 self.start_open(batch)

@@ -15,7 +15,7 @@ cdef class LaneRequest:
     cdef double sent_at
     cdef bint early                    # before the commit: its answer may be read late
     cdef bytes rest                    # what the kernel did not take of it
-    cdef Py_ssize_t _size              # bytes of records
+    cdef Py_ssize_t _size              # bytes of batches
     cdef Py_ssize_t _answer_size       # at most
     cdef Py_ssize_t _came              # bytes of the answer
     cdef list _stored                  # base offset and time of each batch

@@ -11,12 +11,14 @@ from cython.cimports.pyclient.buffers.deliveries import notifies
 from cython.cimports.pyclient.net.lone_exchange import Lane
 from cython.cimports.pyclient.net.sockets import MOST_PIECES, PyMemoryView_GET_BUFFER, peek, send_vector, take
 
+from pyclient.codec.encode import HEADER_SIZE
 from pyclient.codec.produce import TOPIC_IDS_SINCE, batches_frame, stored_batches
 from pyclient.core.sending.produce_outcome import PAST_OFFSETS
 
 ROOM = cython.declare(cython.Py_ssize_t, 4096)
 PER_BATCH = cython.declare(cython.Py_ssize_t, 40)  # of an answer, beside the topic
 MOST_BATCHES = cython.declare(cython.Py_ssize_t, (MOST_PIECES - 2) // 3)  # each is three pieces at most
+HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 END_OF_OFFSETS = cython.declare(cython.longlong, PAST_OFFSETS)
 
 
@@ -28,16 +30,16 @@ class LaneRequest:
 
     def __init__(self, first: Lane, batch: Batch):
         self.first, self.lanes, self.batches = first, [first], [batch]
-        self._size, self._answer_size = batch._at, 2 * PER_BATCH + len(first.address[0])
+        self._size, self._answer_size = HEADER + batch._at, 2 * PER_BATCH + len(first.address[0])
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def add(self, lane: Lane, batch: Batch, most: cython.Py_ssize_t) -> cython.bint:
-        """The *batch* leaves too, unless the request would have more than *most* bytes of records, or too long an
+        """The *batch* leaves too, unless the request would have more than *most* bytes of batches, or too long an
         answer.
         """
         answer_size: cython.Py_ssize_t = self._answer_size + PER_BATCH + len(lane.address[0])
-        size: cython.Py_ssize_t = self._size + batch._at
+        size: cython.Py_ssize_t = self._size + HEADER + batch._at
         if answer_size > ROOM or size > most or len(self.lanes) == MOST_BATCHES or lane.terms != self.first.terms:
             return False
         self._answer_size, self._size = answer_size, size
