@@ -463,6 +463,10 @@ class Accumulator:
             self._shut = True
             self._memory.pool.end_waits()
 
+    def forked(self, error):
+        """In a forked child: also a call that began before the fork is refused. A lost thread may hold the lock."""
+        self._closed, self._shut = error, True
+
     def set_gate(self, error):
         """Refuse records with *error* from now on, and end every wait for memory; None: accept them, unless closed."""
         with self._lock:

@@ -370,6 +370,7 @@ class ProducerCore(ClientCore):
             self._lanes.exchange.close()
         if self.send_path is not None:
             self.send_path.closed = True  # before it takes the lock, which a thread of the parent may have held at the fork
+        self.accumulator.forked(self.closed)
         self.observer.closed = self.closed
 
     async def close(self) -> None:
