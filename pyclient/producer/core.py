@@ -339,7 +339,7 @@ class ProducerCore(ClientCore):
         self.accumulator.close()
         try:
             if self.refused is None:
-                await self._abort_open(timeout)
+                await self._end_open(timeout)
                 await self._settled(None if timeout is None else max(0.0, until - self.clock()))
             if self.config.acks == 0:
                 self.close_linger = max(0.0, until - self.clock())
@@ -352,10 +352,13 @@ class ProducerCore(ClientCore):
             await self.close()
         self.raise_failures()
 
-    async def _abort_open(self, timeout: float | None) -> None:
-        """T03: a close aborts the open transaction. Otherwise its coordinator would, after transaction_timeout_ms."""
+    async def _end_open(self, timeout: float | None) -> None:
+        """T03: a close aborts the open transaction. Otherwise its coordinator would, after transaction_timeout_ms.
+
+        A commit or abort that has begun ends first: its caller would not learn the outcome.
+        """
         try:
-            await self.transaction_calls.abort_open(timeout)
+            await self.transaction_calls.end_open(timeout)
         except KafkaTimeoutError:
             raise
         except KafkaError as error:

@@ -17,7 +17,7 @@ from pyclient.client.in_place import InPlace
 from pyclient.core.transactions.manager import Transactions
 from pyclient.core.transactions.progress import Pending
 from pyclient.core.transactions.states import TransactionEvent, TransactionState
-from pyclient.errors import IllegalStateError, KafkaError, KafkaTimeoutError, sentence
+from pyclient.errors import ClientClosedError, IllegalStateError, KafkaError, KafkaTimeoutError, sentence
 from pyclient.metrics import TXN_ABORT, TXN_BEGIN, TXN_COMMIT, TXN_INIT, TXN_OFFSETS, Metric
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from pyclient.runtime.loop_thread import Portal
@@ -54,6 +54,9 @@ class TransactionCall:
         try:
             if self._calls.in_place is None or not self._ends_here(self._calls.in_place):
                 portal.call(self._wait)
+        except ClientClosedError:
+            if not self._manager.has_ended(self.event):  # else a close has awaited it, and was faster than this thread
+                raise
         except KafkaError as error:
             self._report(error)
             raise
@@ -186,10 +189,16 @@ class TransactionCalls:
         """The user has the fatal error that the records failed with: `close` does not raise their failures again."""
         self._core.observer.take_failures()
 
-    async def abort_open(self, timeout: float | None) -> None:
-        """Abort at the end of the client, if a transaction is open; its coordinator ends it in time otherwise."""
-        if self._transactions is not None and self._transactions.is_open:
-            await self.abort(timeout).run_async()
+    async def end_open(self, timeout: float | None) -> None:
+        """At the end of the client: abort the open transaction; an end that another call has begun is awaited."""
+        manager = self._transactions
+        if manager is None:
+            return
+        until = None if timeout is None else self._core.clock() + timeout
+        if manager.waits_for_records:
+            await self._core.driver.until(lambda: None if manager.waits_for_records else True, timeout, _unfinished)
+        if manager.is_open:
+            await self.abort(None if until is None else left(until, self._core.clock)).run_async()
 
     def check(self) -> None:
         """Raise unless the producer is transactional."""
@@ -221,6 +230,10 @@ class TransactionCalls:
 
     def _call(self, call: TransactionEvent, start: Callable[[], Pending], timeout: float | None) -> TransactionCall:
         return TransactionCall(call, self, self._core, self._manager(call), start, seconds(timeout, self._core.config.max_block_ms))
+
+
+def _unfinished() -> KafkaError:
+    return KafkaTimeoutError("the end of the transaction did not finish in time; its outcome is not known.")
 
 
 def _never() -> bool:

@@ -123,6 +123,11 @@ class Transactions:
         """The call whose outcome its caller has not got: it must be made again."""
         return None if self._pending is None else self._pending.call
 
+    def has_ended(self, call: TransactionEvent) -> bool:
+        """Whether this call has ended well, and its caller has not got the outcome."""
+        pending = self._pending
+        return pending is not None and pending.call is call and pending.done and pending.error is None
+
     @property
     def is_open(self) -> bool:
         """Whether there is a transaction that `abort` would end."""
