@@ -44,8 +44,8 @@ with warnings.catch_warnings():
 SESSION_MS: Final = 10_000
 HEARTBEAT_MS: Final = 100
 POLL_S: Final = 0.1
-CONFLUENTS: Final = "committed by confluent-kafka"
-"""The metadata of its commits."""
+THEIRS: Final = "committed by another client"
+"""The metadata of commits of clients that were seen to go back."""
 OUTDATED: Final = (KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS)
 BROKERS_STRATEGIES: Final[Mapping[str, Any]] = {"uniform": "uniform", "range": "range"}
 """The brokers' assignors for the consumer protocol; all clients use the same names."""
@@ -133,7 +133,7 @@ class Confluent(Guest):
             raise KafkaException(message.error())
         self.found.append(Found(message.partition(), message.offset(), message.value()))
         try:
-            reader.commit(offsets=[ConfluentPartition(message.topic(), message.partition(), message.offset() + 1, CONFLUENTS)], asynchronous=False)
+            reader.commit(offsets=[ConfluentPartition(message.topic(), message.partition(), message.offset() + 1, THEIRS)], asynchronous=False)
         except KafkaException as error:
             # A cooperative member reads on in a rebalance, and learns of the new generation later.
             if error.args[0].code() not in OUTDATED:
@@ -202,7 +202,8 @@ class Aio(Guest):
 
         class Recorder(ConsumerRebalanceListener):  # type: ignore[misc]
             async def on_partitions_assigned(self, assigned: Any) -> None:
-                guest._assigned(assigned)
+                if not guest._stopping.is_set():  # it reads no more
+                    guest._assigned(assigned)
 
             async def on_partitions_revoked(self, revoked: Any) -> None:
                 guest._revoked(revoked)
@@ -217,11 +218,13 @@ class Aio(Guest):
             while not self._stopping.is_set():
                 polled = await reader.getmany(timeout_ms=int(POLL_S * 1000))
                 self.found += [Found(record.partition, record.offset, record.value) for records in polled.values() for record in records]
-                with contextlib.suppress(AioError):  # the new owner reads the records again
-                    await reader.commit()
+                # A commit behind a JoinGroup makes it forget its member id, so it commits only what was just read.
+                if polled:
+                    with contextlib.suppress(AioError):  # the new owner reads the records again
+                        await reader.commit({where: (records[-1].offset + 1, THEIRS) for where, records in polled.items()})
         finally:
+            self._revoked(self.owned)  # `stop` calls no listener, and others may own them before it returns
             await reader.stop()
-            self._revoked(self.owned)
 
 
 class Java(Guest):
