@@ -27,7 +27,6 @@ from pyclient.codec.encode import HEADER_SIZE
 from pyclient.errors import BufferExhaustedError, ClientClosedError, RecordTooLargeError, raisable
 
 
-
 @cython.final
 @cython.cclass
 class Accumulator:
@@ -264,8 +263,12 @@ class Accumulator:
     @cython.cfunc
     def _notify_loop(self) -> object:
         if self._ready.changed:
-            self._unannounced = True  # and it stays so if Ctrl-C ends the call: the next record announces what is ready
-            self.on_ready()
+            self._unannounced = True  # and it stays so if Ctrl-C ends both calls: the next record announces what is ready
+            try:
+                self.on_ready()
+            except BaseException:  # Ctrl-C: earlier records may have waiters, and perhaps no other record follows
+                self.on_ready()
+                raise
             self._unannounced = False
 
     # ---- the loop ---------------------------------------------------------------------------------------------------

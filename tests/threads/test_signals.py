@@ -181,6 +181,26 @@ def test_a_producer_that_is_garbage_collected_under_its_accumulators_lock_blocks
     assert join(20)
 
 
+def test_Ctrl_C_as_the_loop_is_notified_of_a_full_batch_notifies_it_all_the_same() -> None:
+    """Earlier records of the batch may have waiters, and perhaps no other record follows."""
+    buffers = accumulator(Clock())
+    orders = buffers.topic("orders")
+    assert orders is not None
+    notified: list[bool] = []
+
+    def interrupted() -> None:
+        notified.append(True)
+        if len(notified) == 1:
+            raise KeyboardInterrupt
+
+    buffers.append(orders, 0, -1, None, b"x" * 500, None)
+    buffers.on_ready = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            buffers.append(orders, 0, -1, None, b"x" * 500, None)
+    assert notified == [True, True]
+
+
 def test_Ctrl_C_while_a_sender_starts_to_wait_for_memory_leaves_no_waiter() -> None:
     """A waiter left behind would be granted memory that no sender uses."""
     def interrupted() -> None:
