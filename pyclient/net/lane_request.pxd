@@ -10,11 +10,11 @@ from pyclient.net.sockets cimport Piece
 @cython.final
 cdef class LaneRequest:
     cdef Lane first                    # its connection is that of all
-    cdef list lanes
-    cdef list batches
-    cdef double sent_at
-    cdef bint early                    # before the commit: its answer may be read late
-    cdef bytes rest                    # what the kernel did not take of it
+    cdef readonly list lanes
+    cdef readonly list batches
+    cdef readonly double sent_at
+    cdef readonly bint early           # before the commit: its answer may be read late
+    cdef readonly bytes rest           # what the kernel did not take of it
     cdef Py_ssize_t _size              # bytes of batches
     cdef Py_ssize_t _answer_size       # at most
     cdef Py_ssize_t _came              # bytes of the answer
@@ -22,7 +22,7 @@ cdef class LaneRequest:
     cdef char[4096] _answer
     cdef Piece[194] _vector            # MOST_PIECES
 
-    cdef bint add(self, Lane lane, Batch batch, Py_ssize_t most) except -1
+    cpdef bint add(self, Lane lane, Batch batch, Py_ssize_t most) except -1
     cdef bint notifies(self) except -1
     cdef void write(self, double now) except *
     cdef bint take_answer(self) except -1

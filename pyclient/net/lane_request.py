@@ -32,7 +32,7 @@ class LaneRequest:
         self.first, self.lanes, self.batches = first, [first], [batch]
         self._size, self._answer_size = HEADER + batch._at, 2 * PER_BATCH + len(first.address[0])
 
-    @cython.cfunc
+    @cython.ccall
     @cython.exceptval(-1, check=False)
     def add(self, lane: Lane, batch: Batch, most: cython.Py_ssize_t) -> cython.bint:
         """The *batch* leaves too, unless the request would have more than *most* bytes of batches, or too long an

@@ -11,8 +11,8 @@ from pyclient.net.lone_exchange cimport Lane
 
 @cython.final
 cdef class LaneRequests:
-    cdef list requests                 # in flight, the oldest first
-    cdef PartitionQueue missed         # a queue without a lane
+    cdef readonly list requests        # in flight, the oldest first
+    cdef readonly PartitionQueue missed  # a queue without a lane
     cdef Accumulator _accumulator
     cdef UsualTransactions _usual
     cdef dict _lanes
@@ -22,13 +22,13 @@ cdef class LaneRequests:
 
     cdef bint pause(self, int descriptor) except -1
     cdef int resume(self) except -1
-    cdef bint may_leave(self, Batch batch, double now) except -1
-    cdef bint leave(self, double now, bint ends) except -1
-    cdef bint write_rests(self, int timeout_ms) except -1
-    cdef bint take_come(self, double now) except -1
-    cdef bint has_come(self, LaneRequest request) except -1
-    cdef bint take(self, LaneRequest request, double now, bint late, bint notifies) except -1
-    cdef double look_at(self, double now) except -2
+    cpdef bint may_leave(self, Batch batch, double now) except -1
+    cpdef bint leave(self, double now, bint ends) except -1
+    cdef object write_rests(self, int timeout_ms)
+    cpdef bint take_come(self, double now) except -1
+    cpdef bint has_come(self, LaneRequest request) except -1
+    cpdef bint take(self, LaneRequest request, double now, bint late, bint notifies) except -1
+    cpdef double look_at(self, double now) except -2
     cdef bint awaits(self, int descriptor) except -1
     cdef list give_all(self)
 

@@ -60,7 +60,7 @@ class LaneRequests:
 
     # ---- leaving ----------------------------------------------------------------------------------------------------
 
-    @cython.cfunc
+    @cython.ccall
     @cython.exceptval(-1, check=False)
     def may_leave(self, batch: Batch, now: cython.double) -> cython.bint:
         """Whether this batch, which is in no request, has a lane that can be used."""
@@ -74,7 +74,7 @@ class LaneRequests:
             return None
         return None if len(lane._in_flight) or not self._usual.may_send(lane.sequence) else lane
 
-    @cython.cfunc
+    @cython.ccall
     @cython.exceptval(-1, check=False)
     def leave(self, now: cython.double, ends: cython.bint) -> cython.bint:
         """Send what may leave, in one request to each node that has none in flight; False if others have to.
@@ -126,16 +126,12 @@ class LaneRequests:
         request.write(now)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def write_rests(self, timeout_ms: cython.int) -> cython.bint:
-        """Write what the kernel did not take; False if it does not take all of it in time."""
+    def write_rests(self, timeout_ms: cython.int) -> object:
+        """Write what the kernel did not take, as far as it takes it in time."""
         request: LaneRequest
-        whole: cython.bint = True
         for request in self.requests:
             if request.rest is not None:
                 self._write_rest(request, timeout_ms)
-            whole = whole and request.rest is None
-        return whole
 
     @cython.cfunc
     def _write_rest(self, request: LaneRequest, timeout_ms: cython.int) -> object:
@@ -151,25 +147,25 @@ class LaneRequests:
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 
-    @cython.cfunc
+    @cython.ccall
     @cython.exceptval(-1, check=False)
     def take_come(self, now: cython.double) -> cython.bint:
         """Settle what was answered meanwhile; False if an answer is for others."""
         request: LaneRequest
         self.write_rests(BRIEFLY_MS)
         for request in list(self.requests):
-            if request.rest is None and self.has_come(request) and not self.take(request, now, True, False):
+            if self.has_come(request) and not self.take(request, now, True, False):
                 return False
         return True
 
-    @cython.cfunc
+    @cython.ccall
     @cython.exceptval(-1, check=False)
     def has_come(self, request: LaneRequest) -> cython.bint:
         """Whether an answer, or the beginning of one, lies in the socket."""
         came: cython.char[1]
         return peek(request.first._descriptor, cython.cast(cython.p_char, came), 1) > 0
 
-    @cython.cfunc
+    @cython.ccall
     @cython.exceptval(-1, check=False)
     def take(self, request: LaneRequest, now: cython.double, late: cython.bint, notifies: cython.bint) -> cython.bint:
         """Take the answer and settle the batches, if all are stored; if somebody is notified, for *notifies* only.
@@ -188,7 +184,7 @@ class LaneRequests:
         request.settle(self._accumulator, now, late)
         return True
 
-    @cython.cfunc
+    @cython.ccall
     @cython.exceptval(-2, check=False)
     def look_at(self, now: cython.double) -> cython.double:
         """When the answer to the oldest request has to be looked for; the loop reads one that is late. -1 if others

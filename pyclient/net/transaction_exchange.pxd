@@ -48,7 +48,7 @@ cdef class TransactionExchange(LoneExchange):
     cdef int _timer                    # readable when a linger ends
     cdef CommitLane _commits           # None: no transaction is a usual one now
     cdef Py_ssize_t _seal_failures     # when it was armed
-    cdef LaneRequests _sent
+    cdef readonly LaneRequests sent    # what is in flight of an open transaction
     cdef int _stage                    # of a commit that was not finished here
     cdef CommitLane _ending            # where EndTxn was written
     cdef double _end_at

@@ -119,7 +119,7 @@ class TransactionExchange(LoneExchange):
                  resume):
         LoneExchange.__init__(self, accumulator, clock, metrics, otherwise=otherwise, hand_over=hand_over)
         self._selector, self._usual, self._refused, self._resume = selector, usual, refused, resume
-        self._sent = LaneRequests(accumulator, usual, self._lanes, epoll=selector.descriptor, bell=selector.bell)
+        self.sent = LaneRequests(accumulator, usual, self._lanes, epoll=selector.descriptor, bell=selector.bell)
         self._limit = min(limit, LONGEST_WAIT_S)
         self._hold_signals, self._release_signals = signals
         self._acquire, self._give_back = selector.acquire, selector.give_back
@@ -139,7 +139,7 @@ class TransactionExchange(LoneExchange):
 
     def take_missed(self):
         """The queue whose batch could not be sent here for want of a lane; None if there is none."""
-        missed, self._sent.missed = self._sent.missed, None
+        missed, self.sent.missed = self.sent.missed, None
         return missed
 
     def on_taken(self):
@@ -147,11 +147,11 @@ class TransactionExchange(LoneExchange):
         request: LaneRequest
         stage: cython.int = self._stage
         self._stage = NOWHERE
-        for request in self._sent.give_all():
+        for request in self.sent.give_all():
             for batch in request.batches:
                 self._lanes.pop(batch.queue, None)
             self._hand_over(request.lanes, request.batches, request.sent_at, request.rest, not request.early)
-        self._sent.resume()
+        self.sent.resume()
         if stage != NOWHERE:
             rest, self._end_rest = self._end_rest, None
             self._resume(self._ending if stage == ENDING else None, self._end_at, rest)
@@ -159,7 +159,7 @@ class TransactionExchange(LoneExchange):
     @property
     def in_flight(self) -> bool:
         """Whether there are requests, or a commit, to be handed over."""
-        return self._stage != NOWHERE or len(self._sent.requests) > 0
+        return self._stage != NOWHERE or len(self.sent.requests) > 0
 
     # ---- any thread -------------------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class TransactionExchange(LoneExchange):
         if self._closed:
             return  # the loop is the parent's
         if self._acquire(False):
-            wanted: cython.bint = len(self._sent.requests) > 0
+            wanted: cython.bint = len(self.sent.requests) > 0
             self._give_back()
             if not wanted:
                 return
@@ -184,7 +184,7 @@ class TransactionExchange(LoneExchange):
         answers that are late. Returns whether the loop may sleep on.
         """
         try:
-            if self._closed or (descriptor != self._timer and not self._sent.awaits(descriptor)):
+            if self._closed or (descriptor != self._timer and not self.sent.awaits(descriptor)):
                 return False
             if not self._accumulator.unsettled and self._stage == NOWHERE:
                 return set_time(self._timer, INFINITY)  # it was set for batches that have left another way
@@ -202,7 +202,7 @@ class TransactionExchange(LoneExchange):
             return False
         try:
             at = -1 if self._selector.wanted else self._accumulator.wake_by_timer()
-            if at >= 0 and not self._sent.requests:
+            if at >= 0 and not self.sent.requests:
                 return set_time(self._timer, at)
             return not self._selector.wanted and _has_stack() and self._looks(self._timer)
         except Exception:  # noqa: BLE001 others go on
@@ -222,16 +222,16 @@ class TransactionExchange(LoneExchange):
         due: cython.double = self._usual.markers.due
         at: cython.double
         look_at: cython.double
-        if not self._is_usual(now) or not self._sent.take_come(now) or self._sent.awaits(descriptor):
+        if not self._is_usual(now) or not self.sent.take_come(now) or self.sent.awaits(descriptor):
             return False
-        if now >= due and not self._sent.leave(now, False):
+        if now >= due and not self.sent.leave(now, False):
             return False
         at = self._accumulator.wake_by_timer(True)
-        if now >= due and not self._sent.requests and (at <= now or self._accumulator.has_left_some()):
+        if now >= due and not self.sent.requests and (at <= now or self._accumulator.has_left_some()):
             return False  # another thread sealed it since then, and calls no on_ready; no answer would let it leave
         if at <= now or now < due:
             at = due if now < due else INFINITY  # what could not leave does so when something is answered
-        look_at = self._sent.look_at(now)
+        look_at = self.sent.look_at(now)
         return look_at >= 0 and set_time(self._timer, min(at, look_at))
 
     @cython.cfunc
@@ -323,7 +323,7 @@ class TransactionExchange(LoneExchange):
         open_bytes: cython.Py_ssize_t = 0
         notified: cython.bint = False
         for batch in self._accumulator.pending():
-            if batch._state == SEALING or (batch._state != IN_FLIGHT and not self._sent.may_leave(batch, now)):
+            if batch._state == SEALING or (batch._state != IN_FLIGHT and not self.sent.may_leave(batch, now)):
                 return FAILED
             open_bytes += batch._at if batch._state == OPEN else 0
             notified = notified or notifies(batch.result)
@@ -336,7 +336,7 @@ class TransactionExchange(LoneExchange):
     def _carry_out(self, commits: CommitLane, now: cython.double, notifies: cython.bint) -> cython.bint:
         """With the loop's reading of these connections paused meanwhile."""
         until: cython.double = now + self._limit
-        if not self._sent.pause(commits._descriptor):
+        if not self.sent.pause(commits._descriptor):
             return False
         try:
             self._selector.patience = PATIENCE_S
@@ -345,7 +345,7 @@ class TransactionExchange(LoneExchange):
             set_time(self._timer, INFINITY)
             return (not self._accumulator.unsettled or self._store(until, notifies)) and self._end(commits, until)
         finally:
-            self._sent.resume()
+            self.sent.resume()
             if self._stage != NOWHERE:
                 set_time(self._timer, now)  # the caller goes on; if a signal handler raises instead, the loop does
 
@@ -362,15 +362,16 @@ class TransactionExchange(LoneExchange):
             if not self._rested(self._usual.markers.due - now):
                 return False
             now = self._clock()
-        while self._sent.leave(now, True):
-            if not self._sent.requests:
+        while self.sent.leave(now, True):
+            if not self.sent.requests:
                 return self._accumulator.unsettled == 0
-            request = self._sent.requests[0]
-            late = request.early and self._sent.has_come(request)
-            if not self._sent.write_rests(self._left_ms(until)) or not self._comes(request.first._descriptor, until):
+            request = self.sent.requests[0]
+            late = request.early and self.sent.has_come(request)
+            self.sent.write_rests(self._left_ms(until))
+            if not self._comes(request.first._descriptor, until):
                 return False
             now = self._clock()
-            if not self._sent.take(request, now, late, notifies):
+            if not self.sent.take(request, now, late, notifies):
                 return False
         return False
 
@@ -380,7 +381,7 @@ class TransactionExchange(LoneExchange):
         """End the transaction at its coordinator, if that knows it."""
         now: cython.double = self._clock()
         producer: object = self._usual.producer()
-        if self._accumulator.seal_failures != self._seal_failures or len(self._refused):
+        if self._accumulator.seal_failures != self._seal_failures:
             return False  # a record of another thread, accepted since this commit began, is not stored
         if not self._usual.started():
             self._usual.ended(producer[0], producer[1])

@@ -14,6 +14,7 @@ from pyclient.errors import KafkaError
 from pyclient.metric_values import Total, Windows
 from pyclient.metrics import Metrics
 from pyclient.net.connection import Connection
+from pyclient.net.lane_requests import LaneRequests
 from pyclient.net.lone_exchange import Lane, LoneExchange
 from pyclient.net.node_connections import NodeConnections
 from pyclient.runtime.loop_lending import LendingSelector
@@ -31,6 +32,7 @@ class TransactionExchange(LoneExchange):
     begin_s: float
     commit_s: float
     commits: int
+    sent: LaneRequests
     def __init__(self, accumulator: Accumulator, selector: LendingSelector, clock: Callable[[], float], metrics: Metrics, *,
                  timer: int, usual: UsualTransactions, limit: float, signals: tuple[Callable[[], Any], Callable[[Any], object]], refused: deque[KafkaError],
                  otherwise: Callable[[], object],

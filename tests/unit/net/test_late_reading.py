@@ -21,16 +21,17 @@ import pytest
 
 from pyclient import Producer
 from pyclient.buffers.delivery import Delivery
-from pyclient.client.driver import Driver
 from pyclient.producer.lone_lanes import LentLanes
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.control import Throttle
 from tests.forks import fork
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only"),
+    pytest.mark.usefixtures("_short_timers_only"),  # at others the loop would listen
+]
 FOREVER_S: Final = 1e6
-SHORT_S: Final = 0.5
 LIMIT_S: Final = 20.0
 THROTTLE_MS: Final = 50
 RECORDS: Final = 64
@@ -42,18 +43,6 @@ FEW: Final = RECORDS // 2
 def cluster(fake_cluster: FakeCluster) -> FakeCluster:
     fake_cluster.create_topic("t", len(fake_cluster.bootstrap_servers.split(",")))
     return fake_cluster
-
-
-@pytest.fixture(autouse=True)
-def _short_timers_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No deadline but that of a linger or a back-off wakes the client's loop, which would listen then."""
-    set_timer = Driver._set_timer
-
-    def set_if_short(driver: Driver, deadline: float) -> None:
-        if deadline < driver._clock() + SHORT_S:
-            set_timer(driver, deadline)
-
-    monkeypatch.setattr(Driver, "_set_timer", set_if_short)
 
 
 @pytest.fixture(params=[0, 2])

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyclient.client.driver import Driver
 from pyclient import ConsumerGroupMetadata, Producer, TopicPartition
 from pyclient.buffers import topic_compression
 from pyclient.client.facade_base import OPTION
@@ -29,14 +28,14 @@ from pyclient.core.transactions.states import TransactionState
 from pyclient.errors import ClientForkedError, IllegalStateError, KafkaError, KafkaTimeoutError, TransactionAbortableError
 from pyclient.net import lent_connection
 from pyclient.net.in_flight import MAX_CORRELATION_ID
-from pyclient.net.transaction_exchange import TransactionExchange
-from pyclient.producer.transaction_lanes import TRIED, TransactionLanes
+from pyclient.producer.transaction_lanes import TRIED
 from pyclient.runtime.deferred_signals import DeferredSignals
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.control import Cut, Delay, Drop, Fail, Throttle, Verdict
 from pyclient.testing.fake.model.request import Request
 from tests.forks import fork
 from tests.strike import Strike
+from tests.unit.net.usual_transactions import exchange_of, lanes_of, made, state, transact, until_usual, values
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
@@ -88,48 +87,6 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(Transactions, "commit", noted_commit)
     monkeypatch.setattr(Transactions, "begin", noted_begin)
     return found
-
-
-def made(cluster: FakeCluster, **options: Any) -> Producer:
-    """Its records leave with the commit, however slow the machine is."""
-    given = {"linger_ms": 60_000, "delivery_timeout_ms": 200_000, "retry_backoff_ms": 1, "reconnect_backoff_ms": 1, **options}
-    return Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="x", **given)
-
-
-def lanes_of(producer: Producer) -> TransactionLanes:
-    lanes = producer._core._lanes
-    assert isinstance(lanes, TransactionLanes)
-    return lanes
-
-
-def exchange_of(producer: Producer) -> TransactionExchange:
-    return lanes_of(producer).exchange
-
-
-def until_usual(producer: Producer) -> int:
-    """Commit transactions until the next one may be usual; returns how many."""
-    producer.init_transactions()
-    for count in range(1, 1000):
-        transact(producer, b"first")
-        if len(exchange_of(producer)):
-            return count
-    raise AssertionError("no lane was made")
-
-
-def transact(producer: Producer, *values: bytes, partition: int = 0) -> None:
-    producer.begin_transaction()
-    for value in values:
-        producer.send("t", value, partition=partition)
-    producer.commit_transaction()
-
-
-def state(producer: Producer) -> TransactionState:
-    return producer._transaction_calls().state
-
-
-def values(cluster: FakeCluster, partition: int = 0) -> list[bytes | None]:
-    """Those that were committed."""
-    return [record.value for record in cluster.records("t", partition) if record.value != b"first"]
 
 
 def usual_commits(producer: Producer, ways: list[str], transactions: int) -> int:
@@ -375,8 +332,8 @@ def transact_by_key(producer: Producer, number: int, *topics: str) -> dict[str, 
     """A transaction with ten records for each topic, whose keys go to all of its partitions; returns them."""
     sent = {topic: [b"%d-%d" % (number, each) for each in range(10)] for topic in topics}
     producer.begin_transaction()
-    for topic, values in sent.items():
-        for each, value in enumerate(values):
+    for topic, those in sent.items():
+        for each, value in enumerate(those):
             producer.send(topic, value, b"%d" % each)
     producer.commit_transaction()
     return sent
@@ -462,18 +419,6 @@ def test_batches_that_are_too_large_together_leave_in_several_requests(cluster: 
 
 
 # --- full batches ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def _short_timers_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No deadline but that of a linger or a back-off wakes the client's loop."""
-    set_timer = Driver._set_timer
-
-    def set_if_short(driver: Driver, deadline: float) -> None:
-        if deadline < driver._clock() + 0.5:
-            set_timer(driver, deadline)
-
-    monkeypatch.setattr(Driver, "_set_timer", set_if_short)
 
 
 @pytest.fixture
@@ -1065,12 +1010,48 @@ def test_offsets_and_new_partitions_go_another_way(cluster: FakeCluster, produce
     assert values(cluster) == [b"x"]
 
 
+def broken(*_args: object) -> bytes:
+    raise MemoryError("no more")
+
+
+def test_a_record_that_cannot_be_compressed_when_the_gate_closes_is_not_missing_from_a_commit(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is of another thread: the commit has begun, and found nothing to send."""
+    monkeypatch.setattr(topic_compression, "compress", broken)
+    cluster.create_topic("small", 1)
+    with made(cluster, compression_by_topic={"small": "gzip"}) as producer:
+        until_usual(producer)
+        with producer.transaction():
+            producer.partitions_for("small")
+        manager, buffers = lanes_of(producer)._transactions, producer._core.accumulator
+        close_gate, late = manager.on_gate, [b"x"]
+
+        def sent_first(error: KafkaError | None) -> object:
+            if error is not None and late:
+                sending = threading.Thread(target=send_and_seal)
+                sending.start()
+                sending.join()
+            return close_gate(error)
+
+        def send_and_seal() -> None:
+            producer.send("small", late.pop())
+            for batch in buffers.close_older(float("inf")):
+                buffers.seal(batch)
+
+        for _ in range(10):  # a busy loop takes some of them
+            producer.begin_transaction()
+            manager.on_gate = sent_first
+            with pytest.raises(TransactionAbortableError, match="compressed"):
+                producer.commit_transaction()
+            manager.on_gate = close_gate
+            producer.abort_transaction()
+            transact(producer, b"first")
+            late.append(b"x")
+    assert cluster.records("small", 0) == []
+
+
 @pytest.mark.parametrize("between", ["nothing", "records", "offsets"])
 def test_records_that_could_not_be_compressed_are_not_missing_from_a_commit(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, between: str) -> None:
     """The thread that sends seals their batch: they are settled, as failed, before the loop looks."""
-    def broken(*_args: object) -> bytes:
-        raise MemoryError("no more")
-
     monkeypatch.setattr(topic_compression, "compress", broken)
     cluster.create_topic("small", 1)
     cluster.create_topic("in")
