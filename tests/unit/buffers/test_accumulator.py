@@ -200,7 +200,10 @@ class AccumulatorRules(RuleBasedStateMachine):
             return
         assert not self.held.intersection(batch.queue for batch in heads)
         assert all(batch.attempts == 0 and batch.result.done is False for batch in heads)
-        assert self.buffers.start_heads(heads)
+        if not self.buffers.start_heads(heads):
+            assert len(heads) > 1
+            assert sum(HEADER_SIZE + batch.appended for batch in heads) > self.LARGEST
+            return
         for batch in heads:
             assert (batch.state, batch.attempts) == (BatchState.IN_FLIGHT, 1)
             self.check_head(batch.queue, batch)

@@ -14,11 +14,13 @@ from tests.unit.buffers.accumulators import Clock, accumulator, add_waiter, drai
 
 LINGER: Final = 0.005
 BATCH: Final = 4096
+LARGEST: Final = BATCH
+"""Bytes of a request."""
 FOREVER: Final = float("inf")
 
 
 def made(clock: Clock, compression: Compression = Compression.NONE) -> Accumulator:
-    return accumulator(clock, batch_size=BATCH, linger=LINGER, compression=compression)
+    return accumulator(clock, batch_size=BATCH, max_request_size=LARGEST, linger=LINGER, compression=compression)
 
 
 def queue_of(buffers: Accumulator, partition: int = 0) -> PartitionQueue:
@@ -135,6 +137,20 @@ def test_no_head_starts_if_one_is_being_sealed() -> None:
     assert [batch.state for batch in heads] == [BatchState.OPEN, BatchState.SEALING]
     buffers.seal(sealing)
     assert drain(buffers, queue_of(buffers, 0)) is heads[0]
+
+
+def test_no_head_starts_if_they_have_grown_too_large_for_a_request() -> None:
+    clock = Clock()
+    buffers = made(clock)
+    put(buffers, partition=0)
+    put(buffers, partition=1)
+    heads = buffers.heads(FOREVER)
+    assert heads is not None
+    for partition in range(2):
+        put(buffers, bytes(LARGEST // 2), partition=partition)
+    assert not buffers.start_heads(heads)
+    assert [batch.state for batch in heads] == [BatchState.OPEN] * 2
+    assert buffers.start_heads(heads[:1]), "one alone leaves, however large"
 
 
 def test_the_loop_does_not_look_for_heads_that_have_started() -> None:
