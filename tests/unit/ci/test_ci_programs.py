@@ -146,8 +146,23 @@ def test_the_closing_line_counts_tests_and_failed_sections(
     (tmp_path / "a.xml").write_text(JUNIT.format(inside=inside))
     with pytest.raises(SystemExit) as ended:
         closing.main([sections])
-    assert capsys.readouterr().out.strip() == line
+    assert capsys.readouterr().out.splitlines()[-1] == line
     assert int(ended.value.code or 0) == code
+
+
+@pytest.mark.parametrize(("inside", "shown"), [
+    ("<failure>def test():\n&gt;   assert 1 == 2\nE   assert 1 == 2</failure>", "E   assert 1 == 2"),
+    ("<error>first\nTimeout</error>", "first\nTimeout"),
+    ("<error message='no setup'/>", "no setup"),
+])
+def test_the_end_of_a_run_says_why_tests_failed(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], inside: str, shown: str) -> None:
+    closing = load("closing")
+    monkeypatch.setattr(closing, "RESULTS", tmp_path)
+    (tmp_path / "a.xml").write_text(JUNIT.format(inside=inside))
+    with pytest.raises(SystemExit):
+        closing.main(["0"])
+    assert f"failed:\n{shown}\n" in capsys.readouterr().out
 
 
 def test_the_set_up_recompiles_when_a_source_or_a_header_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
