@@ -1,4 +1,6 @@
-"""A program that forks while its threads send lone records in place of the client's own thread: FORKS.
+"""A program that forks while its threads send lone records in place of the client's own thread: FORKS [transactions].
+
+With ``transactions`` they send transactions of some batches, also in place of it.
 
 Prints how many children were well. In a child every call is refused at once and signal handlers are the program's own;
 in the parent each record is stored once.
@@ -11,12 +13,16 @@ import signal
 import sys
 import threading
 import warnings
+from typing import Any
 
 from pyclient import Producer
 from pyclient.errors import ClientForkedError
 from pyclient.testing import FakeCluster
 
 HANG_S = 60
+FULL = 8
+PADDING = b" " * 300
+"""Of the values of transactions: they fill a batch of a kilobyte soon."""
 
 
 def handler(_number: int, _frame: object) -> None:
@@ -45,7 +51,21 @@ def fork(producer: Producer) -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def main(forks: int) -> None:
+def transact(producer: Producer, first: int) -> int:
+    """Commit some numbers from *first* on; returns how many."""
+    producer.begin_transaction()
+    for number in range(first, first + FULL):
+        producer.send("numbers", b"%d" % number + PADDING, partition=0)
+    producer.commit_transaction()
+    return FULL
+
+
+def send_alone(producer: Producer, number: int) -> int:
+    producer.send("numbers", b"%d" % number, partition=0).result(20)
+    return 1
+
+
+def main(forks: int, how: str) -> None:
     faulthandler.dump_traceback_later(HANG_S, exit=True)
     warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of forks beside threads, which are the matter here
     signal.signal(signal.SIGTERM, handler)
@@ -53,13 +73,15 @@ def main(forks: int) -> None:
     forked = threading.Event()
     with FakeCluster(1) as kafka:
         kafka.create_topic("numbers")
-        with Producer(bootstrap_servers=kafka.bootstrap_servers, linger_ms=0) as producer:
+        options: dict[str, Any] = {"transactional_id": "numbers", "batch_size": 1000} if how else {"linger_ms": 0}
+        with Producer(bootstrap_servers=kafka.bootstrap_servers, **options) as producer:
+            if how:
+                producer.init_transactions()
 
             def send_until_forked() -> None:
                 nonlocal sent
                 while not forked.is_set():
-                    producer.send("numbers", b"%d" % sent, partition=0).result(20)
-                    sent += 1
+                    sent += (transact if how else send_alone)(producer, sent)
 
             def fork_often() -> None:
                 nonlocal well
@@ -78,4 +100,4 @@ def main(forks: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "")

@@ -1,9 +1,10 @@
 """A program whose main thread gets real Ctrl-C signals at random moments inside the client's calls.
 
-Its arguments are ROUNDS SEED [alone|transactions].
+Its arguments are ROUNDS SEED [alone|transactions|full].
 
 With ``alone`` each record is sent and awaited alone (linger_ms=0), which the thread does in place of the client's own;
-with ``transactions`` each is aborted and then committed, also in place of it, and must be there exactly once.
+with ``transactions`` each is aborted and then committed, also in place of it, and must be there exactly once; with
+``full`` several are, which fill batches that leave before the commit.
 
 Prints how many came. Fails when a call hangs, a lock stays held, or a record is lost or doubled.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import functools
 import random
 import signal
 import sys
@@ -28,6 +30,9 @@ OWN = __file__
 RECORDS = 40
 LONGEST_S = 0.003
 HANG_S = 120
+FULL = 8
+PADDING = b" " * 300
+"""Of values that fill a batch of a kilobyte soon."""
 TP = TopicPartition("numbers", 0)
 
 
@@ -91,15 +96,23 @@ def send_alone(striker: Striker, producer: Producer, numbers: range) -> None:
             pass
 
 
-def transact(striker: Striker, producer: Producer, numbers: range) -> None:
-    """Commit each of these numbers once, and abort as many, each call until it is not broken off."""
-    for number in numbers:
+def transact(striker: Striker, producer: Producer, numbers: range, together: int = 1) -> None:
+    """Commit each of these numbers once, and abort as many, so many *together*, each call until it is not broken off.
+    """
+    for first in numbers[::together]:
         for end in (producer.abort_transaction, producer.commit_transaction):
             settle(striker, producer.begin_transaction)
-            while striker.call(lambda number=number: producer.send("numbers", b"%d" % number, partition=0)) is None:  # type: ignore[misc]
+            while not accepted(striker, producer, range(first, first + together)):
                 settle(striker, producer.abort_transaction)
                 settle(striker, producer.begin_transaction)
             settle(striker, end)
+
+
+def accepted(striker: Striker, producer: Producer, numbers: range) -> bool:
+    """Whether no `send` of these numbers was broken off, so that each is in the transaction once."""
+    padding = PADDING if len(numbers) > 1 else b""
+    return all(striker.call(lambda number=number: producer.send("numbers", b"%d" % number + padding, partition=0)) is not None  # type: ignore[misc]
+               for number in numbers)
 
 
 def settle(striker: Striker, call: Callable[[], object]) -> None:
@@ -133,7 +146,8 @@ def read(striker: Striker, consumer: Consumer, begin: int, end: int) -> list[int
 
 
 def main(rounds: int, seed: int, how: str) -> None:
-    ways: dict[str, dict[str, Any]] = {"": {}, "alone": {"linger_ms": 0}, "transactions": {"transactional_id": "numbers"}}
+    ways: dict[str, dict[str, Any]] = {
+        "": {}, "alone": {"linger_ms": 0}, "transactions": {"transactional_id": "numbers"}, "full": {"transactional_id": "numbers", "batch_size": 1000}}
     options = ways[how]
     faulthandler.dump_traceback_later(HANG_S, exit=True)
     striker = Striker(seed)
@@ -141,25 +155,24 @@ def main(rounds: int, seed: int, how: str) -> None:
         kafka.create_topic("numbers")
         servers = kafka.bootstrap_servers
         with Producer(bootstrap_servers=servers, **options) as producer, Consumer(bootstrap_servers=servers, fetch_max_wait_ms=5) as consumer:
-            if how == "transactions":
+            if how in TRANSACTIONAL:
                 producer.init_transactions()
             consumer.assign([TP])
             try:
                 for turn in range(rounds):
-                    take_turn(striker, kafka, WAYS[how], producer, consumer, range(turn * RECORDS, (turn + 1) * RECORDS))
+                    take_turn(striker, kafka, how, producer, consumer, range(turn * RECORDS, (turn + 1) * RECORDS))
             finally:
                 striker.stop()
     print(striker.interrupts)
 
 
-def take_turn(striker: Striker, kafka: FakeCluster, send: Callable[[Striker, Producer, range], None], producer: Producer, consumer: Consumer,
-              numbers: range) -> None:
+def take_turn(striker: Striker, kafka: FakeCluster, how: str, producer: Producer, consumer: Consumer, numbers: range) -> None:
     """Send some numbers and read them."""
     faulthandler.dump_traceback_later(HANG_S, exit=True)
-    send(striker, producer, numbers)
+    WAYS[how](striker, producer, numbers)
     flush(striker, producer)
     stored = [int(record.value or b"") for record in kafka.records("numbers")]
-    if send is transact:
+    if how in TRANSACTIONAL:
         assert stored == list(range(numbers.stop))
         return
     assert list(dict.fromkeys(stored))[-RECORDS:] == list(numbers)
@@ -167,7 +180,9 @@ def take_turn(striker: Striker, kafka: FakeCluster, send: Callable[[Striker, Pro
     assert read(striker, consumer, begin, end) == list(range(begin, end))
 
 
-WAYS = {"": send, "alone": send_alone, "transactions": transact}
+WAYS: dict[str, Callable[[Striker, Producer, range], None]] = {
+    "": send, "alone": send_alone, "transactions": transact, "full": functools.partial(transact, together=FULL)}
+TRANSACTIONAL = ("transactions", "full")
 
 if __name__ == "__main__":
     main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "")
