@@ -195,8 +195,8 @@ class TransactionCalls:
         if manager is None:
             return
         until = None if timeout is None else self._core.clock() + timeout
-        if manager.waits_for_records:
-            await self._core.driver.until(lambda: None if manager.waits_for_records else True, timeout, _unfinished)
+        if manager.is_ending:
+            await self._core.driver.until(lambda: None if manager.is_ending else True, timeout, _unfinished)
         if manager.is_open:
             await self.abort(None if until is None else left(until, self._core.clock)).run_async()
 

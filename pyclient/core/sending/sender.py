@@ -401,7 +401,7 @@ class Sender:
             if not isinstance(outcome, Stored) or self._accumulator.still_ready(batch.queue):
                 self._queues.place(batch.queue, now)  # records that came in meanwhile may leave now
                 quiet = False
-        return quiet and not self._queues.waiting and (self._transactions is None or not self._transactions.waits_for_records)
+        return quiet and not self._queues.waiting and (self._transactions is None or not self._transactions.is_ending)
 
     def _settle(self, now: float, sequence: PartitionSequence, batch: Batch, outcome: ProduceOutcome) -> None:
         overdue = batch.result.done  # it expired or was abandoned in flight; from now on its buffer is not read any more

@@ -401,8 +401,8 @@ class Transactions:
         return self.state is TransactionState.READY
 
     @property
-    def waits_for_records(self) -> bool:
-        """Whether the end waits until they are settled."""
+    def is_ending(self) -> bool:
+        """Whether a commit or an abort has begun: it ends when all records are settled."""
         return self.state in _ENDING
 
     def _after_end(self) -> None:

@@ -123,13 +123,18 @@ def test_there_are_no_heads_while_one_is_compressed() -> None:
     assert buffers.heads(FOREVER) is None
 
 
-def test_no_head_starts_if_one_is_being_sealed() -> None:
-    clock = Clock()
-    buffers = made(clock)
-    put(buffers, partition=0)
-    put(buffers, partition=1)
+def two_heads(buffers: Accumulator) -> list[Batch]:
+    """Open batches of two partitions."""
+    for partition in range(2):
+        put(buffers, partition=partition)
     heads = buffers.heads(FOREVER)
     assert heads is not None
+    return heads
+
+
+def test_no_head_starts_if_one_is_being_sealed() -> None:
+    buffers = made(Clock())
+    heads = two_heads(buffers)
     buffers.flush_open()
     sealing = buffers.head(queue_of(buffers, 1))
     assert sealing is heads[1]
@@ -140,12 +145,8 @@ def test_no_head_starts_if_one_is_being_sealed() -> None:
 
 
 def test_no_head_starts_if_they_have_grown_too_large_for_a_request() -> None:
-    clock = Clock()
-    buffers = made(clock)
-    put(buffers, partition=0)
-    put(buffers, partition=1)
-    heads = buffers.heads(FOREVER)
-    assert heads is not None
+    buffers = made(Clock())
+    heads = two_heads(buffers)
     for partition in range(2):
         put(buffers, bytes(LARGEST // 2), partition=partition)
     assert not buffers.start_heads(heads)

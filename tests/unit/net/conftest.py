@@ -6,8 +6,17 @@ from typing import Final
 import pytest
 
 from pyclient.client.driver import Driver
+from pyclient.testing import FakeCluster
+from tests.unit.net.lone_records import PARTITIONS
 
 SHORT_S: Final = 0.5
+
+
+@pytest.fixture
+def cluster(fake_cluster: FakeCluster) -> FakeCluster:
+    """With the topic "t"."""
+    fake_cluster.create_topic("t", PARTITIONS)
+    return fake_cluster
 
 
 @pytest.fixture

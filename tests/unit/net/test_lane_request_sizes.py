@@ -11,6 +11,7 @@ from pyclient import Producer
 from pyclient.codec.apis import Api
 from pyclient.net.connection import Connection
 from pyclient.testing import FakeCluster
+from tests.unit.net.usual_transactions import exchange_of
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
@@ -34,12 +35,12 @@ def test_the_headers_of_its_batches_are_part_of_a_requests_size(fake_cluster: Fa
     with made(fake_cluster, 60_000) as producer:
 
         def usual() -> bool:
-            before = producer._core._lanes.exchange.commits  # type: ignore[union-attr]  # it has lanes on Linux
+            before = exchange_of(producer).commits
             producer.begin_transaction()
             for partition in (0, 1):
                 producer.send("t", bytes(LIMIT // 2 - 45), partition=partition)
             producer.commit_transaction()
-            return bool(producer._core._lanes.exchange.commits > before)  # type: ignore[union-attr]
+            return exchange_of(producer).commits > before
 
         for _ in range(5):
             eventually(usual)

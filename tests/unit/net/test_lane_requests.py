@@ -25,11 +25,11 @@ from pyclient.net.lane_request import LaneRequest
 from pyclient.net.lane_requests import LaneRequests
 from pyclient.net.lone_exchange import Lane
 from pyclient.testing import FakeCluster
+from tests.unit.net.lone_records import PARTITIONS
 from tests.unit.net.usual_transactions import exchange_of, lanes_of, made, state, until_usual, values
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
-PARTITIONS: Final = 3
 FOREVER: Final = float("inf")
 LINGER_S: Final = 60
 LATE_S: Final = 0.01
@@ -37,12 +37,6 @@ OVERDUE_S: Final = 0.1
 MOST_BATCHES: Final = 64
 ROOM: Final = 4096
 """Bytes of the largest answer that is taken in place."""
-
-
-@pytest.fixture
-def cluster(fake_cluster: FakeCluster) -> FakeCluster:
-    fake_cluster.create_topic("t", PARTITIONS)
-    return fake_cluster
 
 
 @pytest.fixture

@@ -37,12 +37,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent 
 
 
 @pytest.fixture
-def cluster(fake_cluster: FakeCluster) -> FakeCluster:
-    fake_cluster.create_topic("t", PARTITIONS)
-    return fake_cluster
-
-
-@pytest.fixture
 def producer(cluster: FakeCluster) -> Iterator[Producer]:
     with made(cluster) as producer:
         yield producer

@@ -24,12 +24,6 @@ from tests.unit.net.lone_records import FAULTS, LIMIT_S, PARTITIONS, Step, steps
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 
-@pytest.fixture
-def cluster(fake_cluster: FakeCluster) -> FakeCluster:
-    fake_cluster.create_topic("t", PARTITIONS)
-    return fake_cluster
-
-
 @asynccontextmanager
 async def made(cluster: FakeCluster, **options: Any) -> AsyncIterator[AsyncProducer]:
     async with asyncio.timeout(LIMIT_S), AsyncProducer(

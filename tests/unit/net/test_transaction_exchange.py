@@ -35,11 +35,11 @@ from pyclient.testing.fake.control import Cut, Delay, Drop, Fail, Throttle, Verd
 from pyclient.testing.fake.model.request import Request
 from tests.forks import fork
 from tests.strike import Strike
+from tests.unit.net.lone_records import PARTITIONS
 from tests.unit.net.usual_transactions import exchange_of, lanes_of, made, state, transact, until_usual, values
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a loop is lent on Linux only")
-PARTITIONS: Final = 3
 FAULTS: Final[dict[str, Verdict]] = {
     "not the leader": Fail(6), "loading": Fail(14), "concurrent": Fail(51), "lost before": Drop(), "lost after": Drop(applied=True), "cut": Cut(7),
     "throttled": Throttle(5), "late": Delay(0.15), "cannot be committed": Fail(120),
@@ -50,12 +50,6 @@ INPUT: Final = TopicPartition("in", 0)
 GROUP: Final = ConsumerGroupMetadata("g")
 Step = tuple[str, str, tuple[int, ...]]
 """What to do, the API that a fault is about, and on which partitions."""
-
-
-@pytest.fixture
-def cluster(fake_cluster: FakeCluster) -> FakeCluster:
-    fake_cluster.create_topic("t", PARTITIONS)
-    return fake_cluster
 
 
 @pytest.fixture
