@@ -51,9 +51,11 @@ test-pure: setup ## tests of the compiled modules that have a twin in plain Pyth
 	@mkdir -p $(JUNIT)
 	@PYCLIENT_PURE=1 $(PYTEST) $(AT_ONCE) --junitxml=$(JUNIT)/test-pure.xml $(TWINS) $(ARGS)
 
-nightly: ## everything: test-all, proof, and every test of brokers on brokers in containers
+nightly: ## everything: test-all, trace, proof, every test of brokers on brokers in containers, newer interpreters
 	@$(MAKE) -k test-all proof
+	@$(MAKE) trace
 	@$(MAKE) test-containers TESTS="tests/broker tests/containers"
+	@$(MAKE) test-interpreters ARGS=--smoke
 
 proof: setup jars ## what takes hours: mutants, 2,000 + 1,000 + 2,000 seeds of the simulation, every byte of logins and error of requests, 500 of threads, Spark's cluster under faults
 	@mkdir -p $(JUNIT)

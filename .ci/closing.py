@@ -7,16 +7,15 @@ failed without any test failing cannot end in a green line; but not one in which
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
-from junit import RESULTS, TESTS_FAILED, Case, cases, cases_of, exit_code, unsteady
+from junit import GOOD, RESULTS, TESTS_FAILED, Case, cases, exit_code
 
 SUITES: Final = {"test": "test", "containers": "test-containers"}
 """Section → its file of results, where tests get a second try."""
 LEFT: Final = "left to `make nightly`"
-"""In the reason of a test that CI skipped because its time was over (tests/conftest.py)."""
+"""In the reason of a test that was skipped because CI's time was over (tests/conftest.py)."""
 LINES: Final = 12
 """Of a failure: a log that keeps only its end still says what was wrong."""
 WIDTH: Final = 200
@@ -30,38 +29,28 @@ def described(case: Case, end: str) -> str:
     return f"{case} {end}:\n{shown}\n"
 
 
-def unsteady_cases(folder: Path) -> Iterator[Case]:
-    """As they failed the first time."""
-    keys = unsteady(folder)
-    for suite in SUITES.values():
-        file = folder / f"{suite}.xml"
-        yield from (case for case in (cases_of(file) if file.exists() else ()) if case.key in keys)
-
-
-def excused(section: str, folder: Path) -> bool:
+def excused(section: str, found: Sequence[Case]) -> bool:
     """Whether nothing was wrong in a failed section but unsteady tests."""
     suite = SUITES.get(section, "")
-    found = [case for case in cases(folder) if case.suite == suite]
-    ran = exit_code(folder, suite) == TESTS_FAILED
-    return ran and bool(found) and all(case.outcome != "failed" for case in found)
+    outcomes = {case.outcome for case in found if case.suite == suite}
+    return exit_code(RESULTS, suite) == TESTS_FAILED and "unsteady" in outcomes and "failed" not in outcomes
 
 
 def main(sections: Sequence[str]) -> None:
     found = list(cases(RESULTS))
-    again = list(unsteady_cases(RESULTS))
-    failed = [case for case in found if case.outcome == "failed"]
-    broken = [section for section in sections if not excused(section, RESULTS)]
-    for case in again:
-        print(described(case, "is unsteady: it failed, then passed twice alone. Put it into tests/unsteady.md; it failed with"))
+    failed, unsteady = ([case for case in found if case.outcome == outcome] for outcome in ("failed", "unsteady"))
+    broken = [section for section in sections if not excused(section, found)]
+    for case in unsteady:
+        print(described(case, "is unsteady: it passed twice alone. Put it into tests/unsteady.md. It had failed with"))
     for case in failed:
         print(described(case, "failed"))
     if left := sum(case.outcome == "skipped" and LEFT in case.text for case in found):
-        print(f"time was over: {left} tests were {LEFT}")
-    if again:
-        print(f"unsteady: {len(again)} tests")
+        print(f"tests {LEFT}, as CI's time was over: {left}")
+    if unsteady:
+        print(f"unsteady tests: {len(unsteady)}")
     if broken:
         print(f"failed sections: {' '.join(broken)}")
-    passed = sum(case.outcome == "passed" for case in found)
+    passed = sum(case.outcome in GOOD for case in found)
     print(f"{passed} passed, {len(failed) + len(broken)} failed")
     sys.exit(bool(failed or broken) or not passed)
 

@@ -11,6 +11,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 RESULTS: Final = ROOT / "build" / "junit"
 UNSTEADY: Final = "unsteady.json"
 """In the folder of results: the cases that failed once and then passed twice, written by second_try.py."""
+GOOD: Final = ("passed", "unsteady")
+"""Outcomes of tests that are not broken."""
 TESTS_FAILED: Final = 1
 """pytest's exit code when every test ran and some failed."""
 
@@ -23,7 +25,7 @@ class Case(NamedTuple):
     classname: str
     name: str
     outcome: str
-    """``passed``, ``skipped`` or ``failed``; an error of a fixture is a failure."""
+    """``passed``, ``unsteady`` (failed, then passed twice), ``skipped``, or ``failed`` (an error of a fixture, too)."""
     text: str
     """Traceback of a failure, reason of a skip."""
 
@@ -37,15 +39,15 @@ class Case(NamedTuple):
 
 
 def cases(folder: Path) -> Iterator[Case]:
-    """The cases of all files; one that failed once and then passed twice counts as passed."""
-    steady_again = unsteady(folder)
+    """The cases of all files, after the second tries."""
+    keys = unsteady(folder)
     for file in sorted(folder.glob("*.xml")):
         for case in cases_of(file):
-            yield case._replace(outcome="passed") if case.key in steady_again else case
+            yield case._replace(outcome="unsteady") if case.key in keys else case
 
 
 def cases_of(file: Path) -> Iterator[Case]:
-    """The cases of one file, as they ran."""
+    """The cases of one file, as they ran first."""
     for element in ET.parse(file).getroot().iter("testcase"):
         yield Case(file.stem, element.get("classname", ""), element.get("name", ""), *ended(element))
 

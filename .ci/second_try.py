@@ -23,7 +23,7 @@ MODES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Suite → the environment in which CI runs it."""
 MOST: Final = 5
-"""More failed tests than this are no chance: none gets a second try."""
+"""If more tests failed than this, none gets a second try: the cause is not chance."""
 TRIES: Final = 2
 LIMIT_S: Final = 900.0
 
@@ -60,7 +60,7 @@ def passes(case: Case) -> bool:
 def unsteady_of(failed: Sequence[Case]) -> list[Case]:
     """Those that pass each time when they run again."""
     if len(failed) > MOST:
-        print(f"second try: {len(failed)} tests failed; more than {MOST} are no chance, so none runs again")
+        print(f"second try: {len(failed)} tests failed, more than {MOST}: none runs again")
         return []
     return [case for case in failed if all(passes(case) for _ in range(TRIES))]
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from junit import RESULTS, ROOT, cases
+from junit import GOOD, RESULTS, ROOT, cases
 
 RULES: Final = ROOT / "docs" / "protocol-rules.md"
 MOST_WITHOUT_TEST: Final = 0.10
@@ -83,7 +83,7 @@ def tests_of(node: ast.Module | ast.ClassDef, module: str) -> Iterator[Test]:
 
 def results(folder: Path) -> dict[tuple[str, str], str]:
     """The worst outcome seen of each test over all its parameters and all files."""
-    order = ("passed", "skipped", "failed")
+    order = (*GOOD, "skipped", "failed")
     worst: dict[tuple[str, str], str] = {}
     for case in cases(folder):
         key = (case.classname, case.name.partition("[")[0])
@@ -131,7 +131,7 @@ def report_rule(each: Rule, proven_by: Sequence[Test], outcomes: Mapping[tuple[s
         return [f"{each.id} has no test: write one that quotes the ID, or say why it needs none"]
     if bad := [str(test) for test, end in ends if end == "failed"]:
         return [f"{each.id} is broken: {', '.join(bad)}"]
-    if outcomes and not any(end == "passed" for _, end in ends):
+    if outcomes and not any(end in GOOD for _, end in ends):
         return [f"{each.id} is not proven: its tests did not run or were skipped"]
     return []
 

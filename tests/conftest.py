@@ -169,8 +169,10 @@ CI_ENDS: Final = float(os.environ.get("PYCLIENT_CI_ENDS", "inf"))
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """On a slow machine CI leaves extended tests out at the end, but no simulation, and says so: .ci/closing.py."""
-    if time.time() > CI_ENDS and item.get_closest_marker("extended") and not item.nodeid.startswith("tests/simulation/"):
+    """On a slow machine CI leaves some tests out at the end; .ci/closing.py counts them."""
+    from tests.levels import left_to_nightly
+
+    if time.time() > CI_ENDS and left_to_nightly(item.nodeid):
         pytest.skip("CI's time is over: left to `make nightly`")
 
 

@@ -96,6 +96,11 @@ def is_extended(nodeid: str) -> bool:
     return not EXTENDED.keys().isdisjoint(prefixes | {f"{file}::{function}"})
 
 
+def left_to_nightly(nodeid: str) -> bool:
+    """Whether CI leaves the test out when its time is over: no unit, main path or simulation."""
+    return is_extended(nodeid) and not nodeid.startswith(("tests/unit/", "tests/simulation/"))
+
+
 def order(nodeid: str, cluster: str) -> tuple[int, str]:
     """Where several workers run a file: earlier by a lower key.
 

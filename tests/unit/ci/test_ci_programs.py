@@ -19,6 +19,7 @@ JUNIT = """<testsuites><testsuite>
 <testcase classname="tests.unit.test_net" name="test_M08_first[b]">{inside}</testcase>
 <testcase classname="tests.unit.test_net" name="test_other"><skipped message="why" /></testcase>
 </testsuite></testsuites>"""
+UNSTEADY = '[["test", "tests.unit.test_net", "test_M08_first[b]"]]'
 TESTS = '''
 def test_M08_first(x):
     pass
@@ -81,6 +82,13 @@ def test_a_rule_without_a_test_is_a_fault(trace: ModuleType) -> None:
 def test_a_rule_is_broken_when_one_of_its_tests_failed(trace: ModuleType) -> None:
     results(trace, "<failure>no</failure>")
     assert "M08 is broken" in faults(trace, "- **M08** First.")[0]
+
+
+def test_an_unsteady_test_proves_its_rule(trace: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    results(trace, "<failure>no</failure>")
+    (trace.RESULTS / "unsteady.json").write_text(UNSTEADY)
+    assert faults(trace, "- **M08** First.") == []
+    assert "unsteady tests.unit.test_net::test_M08_first" in capsys.readouterr().out
 
 
 def test_a_skipped_test_proves_nothing(trace: ModuleType) -> None:
@@ -159,9 +167,6 @@ def test_the_closing_line_counts_tests_and_failed_sections(
     assert capsys.readouterr().out.splitlines()[-1] == line
 
 
-UNSTEADY = '[["test", "tests.unit.test_net", "test_M08_first[b]"]]'
-
-
 @pytest.mark.parametrize(("unsteady", "exit_code", "sections", "line", "code"), [
     (UNSTEADY, "1", ["test"], "2 passed, 0 failed", 0),
     (UNSTEADY, "1", ["test", "build"], "2 passed, 1 failed", 1),
@@ -181,13 +186,20 @@ def test_an_unsteady_test_is_named_with_its_error_and_excuses_its_section_if_all
     assert printed.splitlines()[-1] == line
     assert "test_M08_first[b]" in printed
     assert "E   late" in printed
-    assert ("unsteady: 1 tests" in printed) == (unsteady == UNSTEADY)
+    assert ("unsteady tests: 1" in printed) == (unsteady == UNSTEADY)
 
 
-def test_the_end_of_a_run_says_how_many_tests_were_left_to_the_night(closing: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    (closing.RESULTS / "test.xml").write_text(JUNIT.format(inside="<skipped message='CI&apos;s time is over: left to `make nightly`' />"))
+def test_when_cis_time_is_over_extended_tests_are_skipped_and_counted_and_the_exit_code_is_kept(
+        closing: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    tests = ["tests/threads/test_signals.py", "tests/unit/ci/test_levels.py::test_no_entry_is_covered_by_another"]
+    subprocess.run([Path(sys.executable).with_name("pytest"), "-q", f"--junitxml={closing.RESULTS / 'test.xml'}", *tests], cwd=ROOT,
+                   env={**os.environ, "PYCLIENT_CI_ENDS": "0"}, timeout=120, check=True, capture_output=True)
+    assert (closing.RESULTS / "test.exit").read_text() == "0"
     assert close(closing) == 0
-    assert "1 tests were left to `make nightly`" in capsys.readouterr().out
+    left, end = capsys.readouterr().out.splitlines()
+    assert left.startswith("tests left to `make nightly`, as CI's time was over: ")
+    assert int(left.rpartition(" ")[2]) > 0
+    assert end == "1 passed, 0 failed"
 
 
 BROKER = """<testsuites><testsuite>

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.levels import EXTENDED, SHARING, is_extended, order, together
+from tests.levels import EXTENDED, SHARING, is_extended, left_to_nightly, order, together
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -35,6 +35,14 @@ def test_a_folder_a_file_and_a_function_cover_their_tests(monkeypatch: pytest.Mo
     others = ["tests/ab/test_x.py::test_y", "tests/b/test_two.py::test_slower", "tests/b/test_onex.py::test_y"]
     assert [each for each in covered if not is_extended(each)] == []
     assert [each for each in others if is_extended(each)] == []
+
+
+def test_when_its_time_is_over_ci_leaves_out_no_unit_main_path_or_simulation() -> None:
+    extended = [entry for entry in EXTENDED if not left_to_nightly(entry)]
+    assert extended
+    assert all(entry.startswith(("tests/unit/", "tests/simulation/")) for entry in extended)
+    assert left_to_nightly("tests/threads/test_signals.py::test_a")
+    assert not left_to_nightly("tests/broker/test_consumer.py::test_a")
 
 
 def test_workers_begin_with_files_on_brokers_that_share_a_cluster_and_end_with_units() -> None:
