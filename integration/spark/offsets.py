@@ -4,6 +4,7 @@ Pure: knows no broker and no Spark. Rule: the same offsets always make the same 
 """
 from __future__ import annotations
 
+import heapq
 import itertools
 import json
 import math
@@ -132,14 +133,18 @@ def _share(size: int, most: int, total: int) -> int:
 
 
 def divided(ranges: Sequence[OffsetRange], *, at_least: int | None = None, most_records: int | None = None) -> list[OffsetRange]:
-    """The ranges split into at least about *at_least* ranges, none with more than *most_records* offsets."""
-    total = sum(map(len, ranges))
-    parts: list[OffsetRange] = []
-    for each in ranges:
-        by_size = math.ceil(len(each) / most_records) if most_records else 1
-        by_count = round(len(each) * at_least / total) if at_least and at_least > len(ranges) else 1
-        parts.extend(each.cut(max(by_size, by_count, 1)))
-    return parts
+    """The ranges split into *at_least* ranges or more, if they have as many offsets, none with more than *most_records*.
+
+    The range whose parts are largest is split first.
+    """
+    counts = [math.ceil(len(each) / most_records) if most_records else 1 for each in ranges]
+    largest = [(-len(each) / count, number) for number, (each, count) in enumerate(zip(ranges, counts, strict=True))]
+    heapq.heapify(largest)
+    for _ in range(sum(counts), min(at_least or 0, sum(map(len, ranges)))):
+        number = largest[0][1]
+        counts[number] += 1
+        heapq.heapreplace(largest, (-len(ranges[number]) / counts[number], number))
+    return [part for each, count in zip(ranges, counts, strict=True) for part in each.cut(count)]
 
 
 def complete(option: str, given: Mapping[TopicPartition, int], partitions: Iterable[TopicPartition]) -> Offsets:

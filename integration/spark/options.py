@@ -1,13 +1,16 @@
 """Spark's option names and what they ask of us: checked, typed, or refused with the way out. Knows no broker.
 
-Names arrive in lower case; messages show them as Spark's documentation writes them. Nothing is ignored in silence. The
-clients' options are loaded where they are checked: a process that reads declares none of the producer.
+Names arrive in lower case; messages show them as Spark's documentation writes them. Nothing is ignored in silence:
+what Spark's own source accepts and means nothing here is logged, once in a process. The clients' options are loaded where they are checked: a process that reads declares none of the producer.
 """
 from __future__ import annotations
 
 import difflib
+import functools
+import logging
 import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import attrs
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     HIDDEN_IN_PLANS: str
     """What Spark's plans must not show; made when first used, from the options of all clients."""
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FETCH_WAIT_MS: Final = "20"
@@ -39,23 +43,26 @@ FILES: Final = (
 )
 _OBJECT: Final = re.compile(r"(functools\.partial\()?<(.* at 0x[0-9a-f]+|class '.*'|(built-in|bound) .*)>.*", re.DOTALL)
 """How objects look that were given where Spark takes texts."""
-_NO_GROUP: Final = "this source keeps positions in Spark's checkpoint and joins no consumer group: leave it out"
+_NO_GROUP: Final = "this source keeps positions in Spark's checkpoint and joins no consumer group"
 _BYTES: Final = "keys and values are columns of bytes: decode them with Spark's functions, such as CAST(value AS STRING)"
 _WHOLE: Final = "give the columns key and value as strings or bytes, made with Spark's functions"
 
 REFUSED_BY_SOURCE: Final[Mapping[str, str]] = {
-    "groupIdPrefix": _NO_GROUP,
-    "kafka.group.id": _NO_GROUP,
     "kafka.auto.offset.reset": "startingOffsets says where a new query begins; later its checkpoint does",
-    "kafka.enable.auto.commit": _NO_GROUP,
+    "kafka.enable.auto.commit": f"{_NO_GROUP}: leave it out",
     "kafka.key.deserializer": _BYTES,
     "kafka.value.deserializer": _BYTES,
     "kafka.interceptor.classes": "change records with Spark's functions",
     "kafka.ssl.context": FILES,
     "kafka.oauth.cb": NAMED,
-    "fetchOffset.numRetries": "look-ups are repeated for kafka.default.api.timeout.ms: set that",
-    "fetchOffset.retryIntervalMs": "the pause before a repetition is kafka.retry.backoff.ms: set that",
 }
+IGNORED_BY_SOURCE: Final[Mapping[str, str]] = {
+    "groupIdPrefix": _NO_GROUP,
+    "kafka.group.id": _NO_GROUP,
+    "fetchOffset.numRetries": "look-ups are repeated for kafka.default.api.timeout.ms",
+    "fetchOffset.retryIntervalMs": "the pause before a look-up is repeated is kafka.retry.backoff.ms",
+}
+"""What Spark's own source accepts and this one needs not, with the reason or what to set instead."""
 REFUSED_BY_SINK: Final[Mapping[str, str]] = {
     "kafka.key.serializer": _WHOLE,
     "kafka.value.serializer": _WHOLE,
@@ -73,6 +80,7 @@ SINK_NAMES: Final = ("topic", "includeHeaders")
 SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 """Options that Spark itself puts among a sink's."""
 STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+"""A batch ignores them, as Spark's own source does."""
 BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
 
@@ -143,7 +151,7 @@ class SourceOptions:
         """
         from pyclient.config import ConsumerConfig
 
-        given = _Given(options, SOURCE_NAMES, REFUSED_BY_SOURCE)
+        given = _Given(options, SOURCE_NAMES, REFUSED_BY_SOURCE, IGNORED_BY_SOURCE)
         parsed = cls(
             **_subscription(given),
             starting=_bound(given, "starting", EARLIEST),
@@ -167,8 +175,7 @@ class SourceOptions:
         """The same for one batch: from the earliest offset to the latest unless said otherwise."""
         for name in STREAM_ONLY:
             if name in self.given:
-                raise ConfigurationError(
-                    f"{name} is for streams; a batch reads up to endingOffsets in parts of maxRecordsPerPartition", option=name)
+                _warn_ignored(name, "it is for streams; a batch reads up to endingOffsets in parts of maxRecordsPerPartition")
         starting, ending = self.starting or Bound(EARLIEST), self.ending or Bound(LATEST)
         if starting.moves:
             raise ConfigurationError("startingOffsets of a batch cannot be latest (-1): it would read nothing", option="startingOffsets")
@@ -221,14 +228,17 @@ class SinkOptions:
 class _Given:
     """The options as given, by Spark's names; each is taken with its type."""
 
-    def __init__(self, options: Mapping[str, str], names: tuple[str, ...], refused: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], names: tuple[str, ...], refused: Mapping[str, str],
+                 ignored: Mapping[str, str] = MappingProxyType({})) -> None:
         spelled = {name.lower(): name for name in names}
         self._values: dict[str, str] = {}
         self._client: dict[str, str] = {}
         for key, value in options.items():
             name = key.lower()
             _refuse(name, refused)
-            if name.startswith(CLIENT):
+            if option := _named(name, ignored):
+                _warn_ignored(option, ignored[option])
+            elif name.startswith(CLIENT):
                 _refuse_object(name, value)
                 self._client[name.removeprefix(CLIENT)] = value
             elif name in spelled:
@@ -357,9 +367,18 @@ def _refuse_object(name: str, value: str) -> None:
 
 
 def _refuse(name: str, refused: Mapping[str, str]) -> None:
-    for option, why in refused.items():
-        if name.replace("_", ".") == option.lower():
-            raise ConfigurationError(f"{option} cannot be set here: {why}", option=option)
+    if option := _named(name, refused):
+        raise ConfigurationError(f"{option} cannot be set here: {refused[option]}", option=option)
+
+
+def _named(name: str, table: Mapping[str, str]) -> str | None:
+    """The option of *table* that *name* means, with dots or underscores."""
+    return next((option for option in table if name.replace("_", ".") == option.lower()), None)
+
+
+@functools.cache
+def _warn_ignored(option: str, why: str) -> None:
+    log.warning("%s has no effect in this source: %s", option, why)
 
 
 def _unknown(key: str, names: tuple[str, ...]) -> UnknownOptionError:

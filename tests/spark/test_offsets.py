@@ -87,9 +87,20 @@ def test_no_part_has_more_records_than_allowed(span: dict[TopicPartition, tuple[
     assert all(len(part) <= most_records for part in divided(whole, most_records=most_records))
 
 
-def test_the_large_ranges_are_cut_first_to_make_enough_parts() -> None:
-    parts = divided([OffsetRange(T0, 0, 900), OffsetRange(T1, 0, 100)], at_least=5)
-    assert [part.tp for part in parts] == [T0, T0, T0, T0, T1]
+@given(spans, st.integers(1, 60), st.one_of(st.none(), st.integers(1, 3_000)))
+def test_there_are_never_fewer_parts_than_asked_for(span: dict[TopicPartition, tuple[int, int]], at_least: int, most_records: int | None) -> None:
+    whole = [OffsetRange(tp, begin, begin + size) for tp, (begin, size) in span.items() if size]
+    by_size = len(divided(whole, most_records=most_records))
+    asked = min(at_least, sum(map(len, whole)))
+    assert len(divided(whole, at_least=at_least, most_records=most_records)) == max(by_size, asked)
+
+
+@pytest.mark.parametrize(("sizes", "at_least", "parts"), [
+    ((900, 100), 5, [4, 1]), ((25, 25, 25, 25), 10, [3, 3, 2, 2]), ((1, 1_000), 3, [1, 2]), ((2, 2), 9, [2, 2])])
+def test_the_large_ranges_are_cut_first_to_make_enough_parts(sizes: tuple[int, ...], at_least: int, parts: list[int]) -> None:
+    whole = [OffsetRange(TopicPartition("t", number), 0, size) for number, size in enumerate(sizes)]
+    found = divided(whole, at_least=at_least)
+    assert [sum(part.tp == each.tp for part in found) for each in whole] == parts
 
 
 @pytest.mark.parametrize("text", ["", "earliestt", "[]", '{"t": 5}', '{"t": {"x": 1}}', '{"t": {"0": "5"}}', '{"t": {"0": -3}}', '{"t": {"0": true}}'])

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from pyclient.integration.spark.columns import arrow_schema, spark_schema
 from pyclient.integration.spark.exactly_once import ExactlyOnce
 from pyclient.integration.spark.offsets import EARLIEST, LATEST
 from pyclient.integration.spark.options import (
-    REFUSED_BY_SINK, REFUSED_BY_SOURCE, Bound, SinkOptions, SourceOptions,
+    IGNORED_BY_SOURCE, REFUSED_BY_SINK, REFUSED_BY_SOURCE, STREAM_ONLY, Bound, SinkOptions, SourceOptions, _warn_ignored,
 )
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -83,6 +84,22 @@ def test_what_the_source_decides_itself_cannot_be_set(name: str) -> None:
         with_dots({name.lower(): "1"})
 
 
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """The log, as in a process that has warned of nothing yet."""
+    _warn_ignored.cache_clear()
+    yield caplog
+    _warn_ignored.cache_clear()
+
+
+@pytest.mark.parametrize("name", [*IGNORED_BY_SOURCE, "kafka.group_id", "FETCHOFFSET.NUMRETRIES"])
+def test_what_only_sparks_own_source_needs_is_accepted_with_one_warning(name: str, warnings: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        assert "group.id" not in with_dots({name.lower(): "5"}).client
+    assert [f"{known} has no effect in this source: {why}" for known, why in IGNORED_BY_SOURCE.items()
+            if known.lower() == name.lower().replace("_", ".")] == warnings.messages
+
+
 @pytest.mark.parametrize("name", REFUSED_BY_SINK)
 def test_what_the_sink_decides_itself_cannot_be_set(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} cannot be set here: ."):
@@ -123,10 +140,10 @@ def test_a_delay_without_what_it_waits_for_is_refused() -> None:
         source(maxTriggerDelay="5s").for_stream()
 
 
-@pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"])
-def test_a_table_is_read_at_once(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"{name} is for streams"):
-        source(**{name: "5"}).for_batch()
+@pytest.mark.parametrize("name", STREAM_ONLY)
+def test_what_limits_the_batches_of_a_stream_has_no_effect_on_a_table(name: str, warnings: pytest.LogCaptureFixture) -> None:
+    assert source(**{name: "5"}).for_batch().ending == Bound(LATEST)
+    assert [message.partition(":")[0] for message in warnings.messages] == [f"{name} has no effect in this source"]
 
 
 def test_an_empty_value_is_refused() -> None:
@@ -167,11 +184,6 @@ def test_a_batch_cannot_begin_at_the_end(starting: str) -> None:
 def test_a_batch_cannot_end_at_the_beginning(ending: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be earliest"):
         source(endingOffsets=ending).for_batch()
-
-
-def test_a_batch_is_not_limited_by_trigger() -> None:
-    with pytest.raises(ConfigurationError, match="maxOffsetsPerTrigger is for streams"):
-        source(maxOffsetsPerTrigger="5").for_batch()
 
 
 def test_secrets_do_not_show() -> None:
