@@ -105,6 +105,22 @@ def test_a_run_with_fewer_slots_ends_the_open_transactions_of_all_older_ones(fak
     assert committed(fake_cluster) == []
 
 
+def test_a_sink_accepts_one_new_checkpoint_and_refuses_the_next(opened: Open) -> None:
+    clients = opened()
+    ensure_marker_topic(clients.options, 1)
+    claim(clients, 1, FIRST, 1, accept=False)
+    sink = ExactlyOnce(clients.options, 1, "accept")
+    assert sink._claim(Batch("second", "r", 0)) == 1
+    for number in (0, 3):
+        with pytest.raises(ConfigurationError, match="the markers belong to another query: second .* this one is third") as refused:
+            sink._claim(Batch("third", "r", number))
+        assert refused.value.option == "new_checkpoint"
+    accepted = clients.marker(0)
+    assert accepted is not None
+    assert (accepted.query, accepted.batch) == ("second", -1)
+    assert sink._claim(Batch("second", "another run", 0)) == 1
+
+
 # ---- the marker topic -----------------------------------------------------------------------------------------------
 
 
