@@ -1,1 +1,1 @@
-"""pyclient inside other systems: Spark, metrics exporters. Each part is imported only by those who use that system."""
+"""pyclient inside other systems: Spark. Imported only by those who use it."""
