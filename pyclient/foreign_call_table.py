@@ -78,7 +78,8 @@ _TOPICS: Final = "Admin(bootstrap_servers=servers).list_topics()"
 _BATCH: Final = "for record in consumer.poll(timeout=1.0, max_records=500): ..."
 _ONE: Final = "record = next(iter(consumer))"
 _GETS: Final = "delivery.result(timeout=10)"
-_CALLBACK: Final = "delivery.add_done_callback(lambda delivery: print(delivery.exception()))"
+_CALLED: Final = "delivery.add_done_callback(lambda delivery: {})"
+"""The callback gets the Delivery, whatever became of the record."""
 _EVENTS: Final = "consumer.subscribe(topics, rebalance_listener=listener)"
 _LISTENER: Final = "an object with on_partitions_assigned and on_partitions_revoked"
 _NO_POLL: Final = "callbacks run in a thread of the producer, nothing has to be polled"
@@ -98,9 +99,9 @@ _METHODS: Final = (
     # ── what send returns ──
     Method("delivery", "get", _K, _GETS),
     Method("delivery", "value", _K, _GETS),
-    Method("delivery", "add_callback", _K, _CALLBACK),
-    Method("delivery", "add_errback", _K, _CALLBACK),
-    Method("delivery", "add_both", _K, _CALLBACK),
+    Method("delivery", "add_callback", _K, _CALLED.format("delivery.exception() or function(delivery.result())")),
+    Method("delivery", "add_errback", _K, _CALLED.format("delivery.exception() and function(delivery.exception())")),
+    Method("delivery", "add_both", _K, "delivery.add_done_callback(function)", "it gets the Delivery, with exception() and result()"),
     Method("delivery", "is_done", _K, "delivery.done()"),
     Method("delivery", "succeeded", _K, "delivery.exception() is None"),
     Method("delivery", "failed", _K, "delivery.exception() is not None"),
@@ -211,6 +212,16 @@ _HABITS: Final = (
     Habit("err_msg", "a delivery callback (err, msg)", _C, "def on_delivery(delivery): error = delivery.exception()",
           "the callback gets the Delivery; result() has the offset"),
     Habit("second_of_subscribe", "subscribe(topics, listener)", CLIENTS, _EVENTS, _LISTENER),
+    Habit("called_fields", "record.value()", _C, "for record in consumer.poll(timeout=1.0): print(record.value)",
+          "fields of a record are attributes; timestamp is in ms, with timestamp_type beside it"),
+    Habit("text", 'producer.produce("orders", "text")', _C, 'Producer(bootstrap_servers=servers, key_serializer="string", value_serializer="string")',
+          'or encode it; without a serializer keys and values are bytes. Consumers have key_deserializer="string", value_deserializer="string"'),
+    Habit("text_in_headers", 'headers={"trace": "7"}', _C, 'producer.send(topic, value, headers={"trace": b"7"})',
+          "values of headers are bytes or None; what a record has is a list of pairs, empty without headers"),
+    Habit("commit_option", 'Consumer({"on_commit": function})', _C, "consumer.commit_async(callback=function)",
+          "it is called with the offsets and the error; on_commit of an interceptor hears of each commit, automatic ones too"),
+    Habit("end_of_partition", '"enable.partition.eof": True', _C, "if not any(consumer.lag().values()): ...",
+          "there is no event; lag() asks the brokers how much is left of each assigned partition"),
     Habit("caret", 'subscribe(["^orders-.*"])', _C, 'consumer.subscribe(re.compile("orders-.*"))', "it matches a topic's whole name"),
 )
 

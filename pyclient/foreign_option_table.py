@@ -55,6 +55,7 @@ _BYTES_RULE = Ignored("batches and queues are bounded by bytes: batch_size and b
 _C_ONLY = Refused("it is a C function of librdkafka, without a counterpart here")
 _JAVA_LOGIN = Refused("it names a Java class; give sasl_token_provider, or register a SaslMechanism plugin")
 _ANSWERED = Refused("use what send returns (result, exception, add_done_callback), or its on_delivery argument")
+_COMMITS = Refused("commit returns or raises, commit_async takes a callback, and on_commit of an interceptor hears of each commit")
 _LISTENER = Refused("pass rebalance_listener to the Consumer")
 _ENGINE = Refused("load keys from an OpenSSL engine into an ssl.SSLContext and pass ssl_context")
 _MIRROR = Refused("it belongs to the old MirrorMaker tool, not to a client")
@@ -256,8 +257,8 @@ LIBRDKAFKA: Final[Mapping[str, Row]] = {
     "consume_cb": Refused("iterate over the Consumer, or call poll"),
     "consume.callback.max.messages": Refused("iterate over the Consumer, or call poll(max_records=…)"),
     "rebalance_cb": _LISTENER,
-    "offset_commit_cb": Refused("commit returns or raises; commit_async takes a callback"),
-    "on_commit": Refused("commit returns or raises; commit_async takes a callback"),
+    "offset_commit_cb": _COMMITS,
+    "on_commit": _COMMITS,
     "dr_cb": _ANSWERED,
     "dr_msg_cb": _ANSWERED,
     "on_delivery": _ANSWERED,

@@ -16,9 +16,10 @@ import confluent_kafka.admin
 import pytest
 
 from pyclient import Admin, AsyncConsumer, AsyncProducer, Consumer, Delivery, NewTopic, Producer, Records, TopicPartition
-from pyclient.errors import ConfigurationError
+from pyclient.errors import ConfigurationError, RecordTooLargeError
 from pyclient.foreign_call_table import AIOKAFKA, ARGUMENTS, CONFLUENT, HABITS, JAVA, KAFKA_PYTHON, METHODS, Argument, Habit, Method
 from pyclient.foreign_calls import Foreign
+from pyclient.records import RecordMetadata
 from pyclient.testing import FakeCluster
 
 with warnings.catch_warnings():
@@ -45,6 +46,7 @@ TP = TopicPartition("orders", 0)
 def servers() -> Iterator[str]:
     with FakeCluster() as cluster:
         cluster.create_topic("orders", 1)
+        cluster.create_topic("tiny", 1, config={"max.message.bytes": "200"})
         yield cluster.bootstrap_servers
 
 
@@ -275,12 +277,44 @@ def test_callbacks_of_one_argument_are_taken(producer: Any) -> None:
     assert len(seen) == len(taken)
 
 
+@pytest.mark.parametrize(("name", "of_stored", "of_refused"), [
+    ("add_callback", RecordMetadata, None), ("add_errback", None, RecordTooLargeError), ("add_both", Delivery, Delivery),
+])
+def test_each_callback_of_kafka_pythons_future_has_a_line_that_does_the_same(
+    name: str, of_stored: type | None, of_refused: type | None, servers: str,
+) -> None:
+    got: dict[str, list[Any]] = {"orders": [], "tiny": []}
+    with Producer(bootstrap_servers=servers) as producer:
+        for topic, called in got.items():
+            delivery = producer.send(topic, bytes(1_000))
+            eval(METHODS["delivery", name].here, {"delivery": delivery, "function": called.append})
+            assert (delivery.exception(timeout=10) is None) == (topic == "orders")
+    assert {topic: [type(each) for each in called] for topic, called in got.items()} == {
+        "orders": [of_stored] if of_stored else [], "tiny": [of_refused] if of_refused else [],
+    }
+
+
 # ── habits ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_pattern_in_a_list_of_topics_is_answered_with_the_compiled_one(consumer: Any) -> None:
     with pytest.raises(ValueError, match=r"confluent-kafka's: write consumer\.subscribe\(re\.compile\("):
         consumer.subscribe(["^orders-.*"])
+
+
+@pytest.mark.parametrize("send", [
+    {"value": "text"}, {"value": b"", "key": "text"}, {"value": b"", "headers": {"trace": "7"}},
+], ids=str)
+def test_text_without_a_serializer_is_answered_with_the_ways_to_bytes(send: dict[str, Any], producer: Any) -> None:
+    assert {"text", "text_in_headers"} <= set(HABITS)
+    with pytest.raises(TypeError, match=r"is str, not bytes.*: encode it, or give the producer a|encode it first"):
+        producer.send("orders", **send)
+
+
+@pytest.mark.parametrize(("option", "value", "answer"), [("on_commit", print, "commit_async"), ("enable.partition.eof", True, r"lag\(\)")])
+def test_events_that_are_options_of_confluent_are_answered_with_calls(option: str, value: object, answer: str, servers: str) -> None:
+    with pytest.raises(ConfigurationError, match=answer):
+        Consumer({"bootstrap.servers": servers, option: value})
 
 
 def test_a_topic_as_first_argument_is_answered_with_topics() -> None:
