@@ -17,7 +17,7 @@ import pytest
 
 from pyclient import Admin
 from pyclient.testing import FakeCluster
-from tests.distribution import run
+from tests.distribution import ROOT, run
 from tests.pages import NEEDS_A_BROKER, WRITTEN_ADDRESS, Block, Page, blocks_are_strictly_typed
 
 PAGE: Final = Page("docs/recipes.md")
@@ -46,6 +46,23 @@ def test_the_python_blocks_pass_strict_mypy(tmp_path: Path) -> None:
 def test_every_bundled_serializer_is_named() -> None:
     named = set(re.findall(r"`(\w+)`", PAGE.section("JSON, text and numbers").partition("```")[0]))
     assert {point.name for point in entry_points(group="pyclient.serializers") if point.value.startswith("pyclient.")} <= named
+
+
+@pytest.mark.parametrize(("level", "calls"), [("WARNING", {"warning"}), ("ERROR", {"error", "exception"})])
+def test_every_module_that_logs_is_below_a_logger_of_the_table(level: str, calls: set[str]) -> None:
+    rows = re.findall(rf"^\| {level} \| (.*?) \|", PAGE.section("Logging"), re.MULTILINE)
+    named = tuple(f"{name}." for row in rows for name in re.findall(r"`([\w.]+)`", row))
+    assert [name for name in loggers(calls) if not f"{name}.".startswith(named)] == []
+
+
+def loggers(calls: set[str]) -> Iterator[str]:
+    """The modules of the client that call one of these methods of their logger."""
+    package = ROOT / "pyclient"
+    folders = [package, *(each for each in package.iterdir() if each.is_symlink())]  # rglob does not follow links
+    for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        if re.search(rf"\b_?log\.({'|'.join(calls)})\(", path.read_text()) and not name.startswith("pyclient.testing"):
+            yield name
 
 
 def test_every_logger_of_the_table_is_a_module_or_a_folder_of_modules() -> None:
