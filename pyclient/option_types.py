@@ -77,6 +77,7 @@ class ClientOptions(TypedDict, total=False):
     client_id: str | None
     client_dns_lookup: Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"] | None
     proxy_url: str | None
+    allow_imports: str | Sequence[str] | None
     config_providers: str | Sequence[str] | None
     request_timeout_ms: int | str | None
     default_api_timeout_ms: int | str | None

@@ -198,6 +198,8 @@ def _imported(spec: str) -> object:
     found: object = importlib.import_module(module)
     for name in path.split("."):
         found = getattr(found, name)
+        if inspect.ismodule(found):  # what a module imported is not its own: allowing it would allow that too
+            raise ValueError(f"{name!r} is a module there: name it before the colon")
     return found
 
 

@@ -141,7 +141,7 @@ def ensure_marker_topic(options: SlotOptions, slots: int) -> int:
         ConfigurationError: it deletes old markers.
     """
     name = options.marker_topic
-    with Admin(shared_options(options.sink.client, AdminConfig)) as admin:
+    with Admin(**shared_options(options.sink.client, AdminConfig)) as admin:
         with contextlib.suppress(TopicExistsError):
             # Compacted: the last marker of each slot is kept for as long as the topic is, however long the query rests.
             admin.create_topics([NewTopic(name, slots, configs={"cleanup.policy": "compact"})])

@@ -34,8 +34,8 @@ CLIENT: Final = "kafka."
 SERVERS: Final = "kafka.bootstrap.servers"
 
 NAMED: Final = (
-    "give kafka.sasl.token.provider='package.module:function', which every task can import, or the options of a token endpoint "
-    "(kafka.sasl.oauthbearer.token.endpoint.url …)"
+    "give kafka.sasl.token.provider='package.module:function', which every task can import and whose module PYCLIENT_ALLOW_IMPORTS names in the "
+    "driver's environment, or the options of a token endpoint (kafka.sasl.oauthbearer.token.endpoint.url …)"
 )
 FILES: Final = (
     "an ssl.SSLContext does not travel to tasks; name files that are on every machine (kafka.ssl.truststore.location, "
@@ -139,7 +139,8 @@ class SourceOptions:
     max_records: int | None = None
     include_headers: bool = False
     poll_timeout: float = 120.0
-    client: Mapping[str, str] = attrs.field(repr=False)
+    client: Mapping[str, Any] = attrs.field(repr=False)
+    """Checked where the query begins, so clients get them as keywords: tasks need not allow imports again."""
     given: frozenset[str] = frozenset()
 
     @classmethod
@@ -208,6 +209,7 @@ class SinkOptions:
     topic: str | None = None
     include_headers: bool = True
     client: Mapping[str, Any] = attrs.field(repr=False)
+    """Checked where the query begins, so clients get them as keywords: tasks need not allow imports again."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
@@ -309,11 +311,11 @@ def _time(text: str) -> int:
     return int(text)
 
 
-def with_defaults(client: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+def with_defaults(client: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str, Any]:
     """The options of a consumer, and of *defaults* those that none of them sets, however it spells them."""
     from pyclient.config import ConsumerConfig  # here: a writer does without
 
-    known = ConsumerConfig.parse(client).given
+    known = ConsumerConfig.parse(None, client).given
     return {**{name: value for name, value in defaults.items() if name.replace(".", "_") not in known}, **client}
 
 

@@ -83,7 +83,7 @@ class LagListener(StreamingQueryListener):
         self._groups = dict(groups or {})
         self._client: dict[str, Any] = {**(config or {}), **options}
         self._admin: Admin | None = None
-        if not AdminConfig.parse(self._client).bootstrap_servers and self._groups:
+        if not AdminConfig.parse(config, {**options}).bootstrap_servers and self._groups:
             raise ConfigurationError('groups need the cluster that keeps them: LagListener(groups=..., bootstrap_servers="host:9092")', option="bootstrap_servers")
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -124,7 +124,7 @@ class LagListener(StreamingQueryListener):
         if self._admin is None:
             from pyclient.admin.facade import Admin
 
-            self._admin = Admin(self._client)
+            self._admin = Admin(**self._client)
         return self._admin
 
 

@@ -10,7 +10,7 @@ import bisect
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyclient.consumer.facade import Consumer
 from pyclient.errors import KafkaTimeoutError, OffsetOutOfRangeError
@@ -46,7 +46,7 @@ def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.Recor
         KafkaTimeoutError: nothing came for ``kafkaConsumer.pollTimeoutMs``.
     """
     client = client_options(wanted, options)
-    with borrowed({**client, "client": "reader"}, lambda: Consumer(client)) as consumer:
+    with borrowed({**client, "client": "reader"}, lambda: Consumer(**client)) as consumer:
         consumer.assign([wanted.tp])
         consumer.seek(wanted.tp, wanted.start)
         for records in _polled(consumer, wanted, options):
@@ -55,7 +55,7 @@ def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.Recor
     log.info("%s: %s read", task_name(), wanted)
 
 
-def client_options(wanted: OffsetRange, options: SourceOptions) -> Mapping[str, str]:
+def client_options(wanted: OffsetRange, options: SourceOptions) -> Mapping[str, Any]:
     """The consumer's options; what the user sets is left as it is."""
     return with_defaults(options.client, LARGE_FETCH) if len(wanted) >= MANY else options.client
 

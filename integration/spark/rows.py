@@ -94,7 +94,7 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> int:
         DeliveryError: records were not acknowledged.
         KafkaError: a row cannot be written; names its number within the task and its topic.
     """
-    with shared_producer(options.client) as producer:
+    with shared_producer(**options.client) as producer:
         written = send_rows(producer, batches, options)
     log.info("%s: %d records written", task_name(), written)
     return written

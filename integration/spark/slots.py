@@ -61,14 +61,14 @@ class SlotClients:
     def __init__(self, options: SlotOptions) -> None:
         self.options = options
         self.producer: Producer | None = None
-        self._consumer = Consumer(shared_options(options.sink.client, ConsumerConfig), isolation_level="read_committed", enable_auto_commit=False,
+        self._consumer = Consumer(**shared_options(options.sink.client, ConsumerConfig), isolation_level="read_committed", enable_auto_commit=False,
                                   auto_offset_reset="none", allow_auto_create_topics=False)
 
     def fence(self, slot: int) -> None:
         """End what older producers of the slot have begun, and keep them from beginning again."""
         name = self.options.transactional_id(slot)
         if self.producer is None:
-            self.producer = Producer({**self.options.sink.client}, transactional_id=name)
+            self.producer = Producer(**{**self.options.sink.client, "transactional_id": name})
         self.producer.init_transactions(transactional_id=name)
 
     def marker(self, slot: int) -> Marker | None:
@@ -137,7 +137,7 @@ def _last_value(consumer: Consumer, tp: TopicPartition, start: int, end: int) ->
 
 def shared_options(client: Mapping[str, Any], kind: type[Config]) -> dict[str, Any]:
     """The options of a producer that another *kind* of client has too: where the cluster is, security, timeouts."""
-    config = ProducerConfig.parse(client)
+    config = ProducerConfig.parse(None, client)
     known = {option.name for option in kind.fields()}
     return {option.name: value for option, value in config if option.name in known and option.name in config.given}
 

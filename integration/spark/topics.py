@@ -99,12 +99,12 @@ class Topics:
     def _offsets(self, specs: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset | None]:
         if not specs:
             return {}
-        level: Any = ConsumerConfig.parse(self._options.client).isolation_level
+        level: Any = ConsumerConfig.parse(None, self._options.client).isolation_level
         return self._open_admin().list_offsets(specs, isolation_level=level)
 
     def _open_admin(self) -> Admin:
         if self._admin is None:
-            self._admin = Admin(_shared(self._options.client))
+            self._admin = Admin(**_shared(self._options.client))
         return self._admin
 
 
@@ -114,6 +114,6 @@ def _known(found: Mapping[TopicPartition, ListedOffset | None]) -> Offsets:
 
 def _shared(client: Mapping[str, str]) -> dict[str, Any]:
     """The options of a consumer that an admin client has too: where the cluster is, security, timeouts."""
-    config = ConsumerConfig.parse(client)
+    config = ConsumerConfig.parse(None, client)
     known = {option.name for option in AdminConfig.fields()}
     return {option.name: value for option, value in config if option.name in known and option.name in config.given}

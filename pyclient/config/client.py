@@ -83,6 +83,10 @@ class ClientConfig(SecurityConfig):
         "pyclient", None, ProxyUrl(),
         "Connect to brokers and token endpoints through this proxy; it may have user:password@. socks5h and http let the proxy resolve names. Needs the extra proxy.",
         importance="low", secret=True)
+    allow_imports: tuple[str, ...] = option(
+        "pyclient", (), Names(),
+        "Modules, or packages of them, from which a configuration mapping may import 'package.module:Class'. Keyword arguments may always import. "
+        "Itself it is a keyword argument only; the environment variable PYCLIENT_ALLOW_IMPORTS adds to it.", importance="low")
     config_providers: tuple[str, ...] = option(
         "4.2", (), Names(),
         "Where values stand that are written ${provider:path:key}: file (Java's properties), directory (a file each), env. "

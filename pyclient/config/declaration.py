@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set as AbstractSet
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import attrs
 
+from pyclient.config import imports
 from pyclient.config.kinds import Kind, holds_pem
 from pyclient.config.providers import provided
 from pyclient.errors import ConfigurationError, UnknownOptionError, UnsupportedFeatureError
@@ -157,15 +158,20 @@ class Config:
         Raises:
             UnknownOptionError: neither this client nor another one has an option of this name; names the nearest ones.
             UnsupportedFeatureError: this release does not support the setting yet.
-            ConfigurationError: a value has a wrong type or range, or two contradict each other.
+            ConfigurationError: a value has a wrong type or range, two contradict each other, or the mapping would
+                import code.
         """
         if config is not None and not isinstance(config, Mapping):
             raise ConfigurationError(
                 f"expected a mapping of options as first argument, got {type(config).__name__}: pass options by name, as in bootstrap_servers=…"
                 f"{'; ' + habit('topic_first') if cls.ROLE == 'consumer' else ''}")
-        file, keywords = provided(config or {}, options or {})
-        values: dict[str, Any] = {**_named(cls, file), **_named(cls, keywords)}
-        return cls(**values, given=frozenset(values))
+        data, keywords = provided(config or {}, options or {})
+        looked_up = {key: value for key, value in keywords.items() if value is not (options or {})[key]}
+        written, spoken = _named(cls, data), _named(cls, keywords)
+        values: dict[str, Any] = {**written, **spoken}
+        parsed = cls(**values, given=frozenset(values))
+        _check_imports(cls, values, (written.keys() - spoken.keys()) | _named(cls, looked_up).keys())
+        return parsed
 
     @classmethod
     def fields(cls) -> tuple[Option, ...]:
@@ -266,6 +272,18 @@ def _named(cls: type[Config], source: Mapping[str, object]) -> dict[str, object]
             if meant is not None:  # the name was checked in any case
                 _add(into, name, key, meant)
     return {name: meant for name, (_, meant) in {**theirs, **ours}.items()}
+
+
+def _check_imports(cls: type[Config], values: Mapping[str, object], data: AbstractSet[str]) -> None:
+    """Those of the *values* that are data import from allowed modules only; data allow none themselves."""
+    options = _catalog(cls).options
+    if imports.OPTION in data:
+        raise ConfigurationError(f"{imports.OPTION} is set by the configuration that it is to limit: give it as a keyword argument, or set "
+                                 f"{imports.VARIABLE} in the environment", option=imports.OPTION)
+    allowed = imports.allowed_modules(options[imports.OPTION].convert(values.get(imports.OPTION))) if imports.OPTION in options else ()
+    for name in sorted(data):
+        if options[name].kind.imports:
+            imports.check_imports(name, values[name], allowed)
 
 
 def _add(into: dict[str, tuple[str, object]], name: str, key: str, meant: object) -> None:

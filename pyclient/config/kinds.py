@@ -28,6 +28,8 @@ class Kind:
     """A kind of value: ``expected`` completes the sentence "expected …", ``accepts`` is the type in signatures."""
 
     accepts: str = "object"
+    imports: bool = False
+    """A text may name code to import, as "package.module:Class"."""
 
     @property
     def expected(self) -> str:
@@ -147,6 +149,13 @@ class Text(Kind):
         except UnicodeEncodeError:  # a lone surrogate: no request can carry it
             return False
         return self.longest is None or size <= self.longest
+
+
+@attrs.define(frozen=True)
+class PluginName(Text):
+    """A registered name, or "package.module:Class"."""
+
+    imports = True
 
 
 @attrs.define(frozen=True)
@@ -343,6 +352,7 @@ class Plugins(Kind):
     """Several plugins, in order: objects, classes, registered names or "package.module:Class"."""
 
     accepts = "object"
+    imports = True
 
     @property
     def expected(self) -> str:
@@ -361,6 +371,7 @@ class Anything(Kind):
     expected_: str = "an object"
     check: Callable[[object], bool] = lambda _: True
     accepts: str = "object"
+    imports: bool = False
 
     @property
     def expected(self) -> str:
@@ -372,4 +383,4 @@ class Anything(Kind):
         return value
 
 
-PLUGIN: Final = Anything("an object, a registered name, or 'package.module:Class'")
+PLUGIN: Final = Anything("an object, a registered name, or 'package.module:Class'", imports=True)

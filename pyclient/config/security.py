@@ -8,7 +8,7 @@ from ssl import SSLContext
 import attrs
 
 from pyclient.config.declaration import Config, option
-from pyclient.config.kinds import INT64_MAX, Anything, Bool, Choice, FilePath, Float, Int, Names, Text
+from pyclient.config.kinds import INT64_MAX, Anything, Bool, Choice, FilePath, Float, Int, Names, PluginName, Text
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -72,7 +72,7 @@ class SecurityConfig(Config):
         "A ready ssl.SSLContext; it replaces every other ssl_ option.")
 
     sasl_mechanism: str = option(
-        "0.10", "GSSAPI", Text(empty=False),
+        "0.10", "GSSAPI", PluginName(empty=False),
         "Login: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM, or a plugin's name.")
     sasl_plain_username: str | None = option(
         "pyclient", None, Text(empty=False), "User name for PLAIN and SCRAM (Java: part of sasl.jaas.config).")
@@ -81,7 +81,7 @@ class SecurityConfig(Config):
     sasl_scram_tokenauth: bool = option(
         "pyclient", False, Bool(), "User name and password for SCRAM are a delegation token's id and HMAC (Java: part of sasl.jaas.config).")
     sasl_token_provider: Callable[[], object] | str | None = option(
-        "pyclient", None, Anything("a callable or 'package.module:function'", check=_is_function, accepts="Callable[[], object] | str"),
+        "pyclient", None, Anything("a callable or 'package.module:function'", check=_is_function, accepts="Callable[[], object] | str", imports=True),
         "Returns the token for OAUTHBEARER when one is needed: a text, (text, expiry in seconds since the epoch) or an OAuthToken; may be async.",
         secret=True)  # a token may be given here by mistake
     sasl_kerberos_service_name: str | None = option(

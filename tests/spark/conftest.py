@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+TOKENS = "tokens_of_a_test"
+"""The module that Spark's options may name."""
+
+
 @pytest.fixture(scope="session")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where tests put modules that every process of Spark can import, as if they were installed."""
@@ -43,6 +47,7 @@ def spark(modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     with pytest.MonkeyPatch.context() as patch:
         path = os.pathsep.join(filter(None, (str(modules), os.environ.get("PYTHONPATH"))))
         patch.setenv("PYTHONPATH", path)
+        patch.setenv("PYCLIENT_ALLOW_IMPORTS", TOKENS)
         session = SparkSession.builder.master("local[2,3]").appName("tests").config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("OFF")  # what fails is raised in Python; many tests make things fail
     register(session)

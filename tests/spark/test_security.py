@@ -22,6 +22,7 @@ from pyclient.integration.spark.datasource import PyclientDataSource
 from pyclient.integration.spark.options import HIDDEN_IN_PLANS, SinkOptions, SourceOptions
 from pyclient.testing import LocalCluster, Security
 from tests.secrets import MARKER
+from tests.spark.conftest import TOKENS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,13 +80,14 @@ STREAMED = [by_jaas, by_token_function]
 
 
 @pytest.fixture
-def function(modules: Path, tmp_path: Path) -> Callable[[str], str]:
+def function(modules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     """``function(token)``: the name of a function that gives it, in all processes of Spark."""
     def made(token: str) -> str:
         (tmp_path / "token").write_text(token)
-        (modules / "tokens_of_a_test.py").write_text(f"def kafka():\n    return open({str(tmp_path / 'token')!r}).read()\n")
-        return "tokens_of_a_test:kafka"
+        (modules / f"{TOKENS}.py").write_text(f"def kafka():\n    return open({str(tmp_path / 'token')!r}).read()\n")
+        return f"{TOKENS}:kafka"
 
+    monkeypatch.setenv("PYCLIENT_ALLOW_IMPORTS", TOKENS)  # for sinks, which this process makes
     return made
 
 

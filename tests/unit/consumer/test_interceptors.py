@@ -120,7 +120,7 @@ def test_an_interceptor_is_given_as_object_class_or_name(fake_cluster: FakeClust
     with Consumer(bootstrap_servers=fake_cluster.bootstrap_servers, interceptors=spec, auto_offset_reset="earliest") as consumer:
         consumer.assign([TP])
         assert polled(consumer, 2) == [0, 2]
-    with Consumer({"bootstrap.servers": fake_cluster.bootstrap_servers, "interceptor.classes": f"{__name__}:ByName"},
+    with Consumer({"bootstrap.servers": fake_cluster.bootstrap_servers, "interceptor.classes": f"{__name__}:ByName"}, allow_imports=[__name__],
                   auto_offset_reset="earliest") as consumer:
         consumer.assign([TP])
         assert polled(consumer, 2) == [0, 2]

@@ -3,15 +3,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 from pyclient import Admin, Consumer, TopicPartition
 from pyclient.config import ConsumerConfig
-from pyclient.errors import OffsetOutOfRangeError
+from pyclient.errors import ConfigurationError, OffsetOutOfRangeError
 from pyclient.integration.spark import producers
 from pyclient.integration.spark.offsets import OffsetRange
-from pyclient.integration.spark.options import SourceOptions
+from pyclient.integration.spark.options import SinkOptions, SourceOptions
 from pyclient.integration.spark.reading import MANY, client_options, read_range
+from pyclient.integration.spark.rows import write_rows
 from pyclient.testing import FakeCluster
 from tests import offset_ranges
 
@@ -125,3 +127,27 @@ def test_large_ranges_are_read_in_larger_fetches_unless_the_user_sets_their_size
 
     assert (size(MANY - 1), size(MANY)) == (2**20, 2 * 2**20)
     assert [size(MANY, **{name: "1000"}) for name in ("kafka.max.partition.fetch.bytes", "kafka.max_partition_fetch_bytes")] == [1000, 1000]
+
+
+class Second:
+    """A partitioner, by its name."""
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: object) -> int:
+        return 1
+
+
+def test_tasks_import_what_the_environment_of_the_driver_allows(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = {"kafka.sasl.token.provider": f"{__name__}:Second"}
+    sink = {"kafka.bootstrap.servers": fake_cluster.bootstrap_servers, "topic": TOPIC, "kafka.partitioner": f"{__name__}:Second"}
+    for parse in (lambda: options(fake_cluster, **provider), lambda: SinkOptions.parse(sink)):
+        with pytest.raises(ConfigurationError, match=f"PYCLIENT_ALLOW_IMPORTS={__name__}"):
+            parse()
+    monkeypatch.setenv("PYCLIENT_ALLOW_IMPORTS", __name__)
+    source, written = options(fake_cluster, **provider), SinkOptions.parse(sink)
+    monkeypatch.delenv("PYCLIENT_ALLOW_IMPORTS")  # as in the environment of a task
+    wanted = OffsetRange(TopicPartition(TOPIC, 1), 0, RECORDS // 2)
+    assert client_options(OffsetRange(wanted.tp, 0, MANY), source)["sasl.token.provider"] == f"{__name__}:Second"
+    assert sum(batch.num_rows for batch in read_range(wanted, source)) == RECORDS // 2
+    write_rows(iter([pa.record_batch({"value": [b"a", b"b"]})]), written)
+    assert len(fake_cluster.records(TOPIC)) == RECORDS + 2
+    assert len([record for record in fake_cluster.records(TOPIC) if record.partition == 1]) == RECORDS // 2 + 2

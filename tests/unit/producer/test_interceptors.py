@@ -93,7 +93,7 @@ def test_an_interceptor_is_given_as_object_class_or_name(fake_cluster: FakeClust
     with Producer(bootstrap_servers=fake_cluster.bootstrap_servers, interceptors=spec, value_serializer="string") as producer:
         producer.send("t", "x").result(20)
     assert stored(fake_cluster) == [(b"xnamed", [("named", b"")])]
-    with Producer({"bootstrap.servers": fake_cluster.bootstrap_servers, "interceptor.classes": f"{__name__}:ByName"},
+    with Producer({"bootstrap.servers": fake_cluster.bootstrap_servers, "interceptor.classes": f"{__name__}:ByName"}, allow_imports=[__name__],
                   value_serializer="string") as producer:
         producer.send("t", "y").result(20)
     assert stored(fake_cluster)[1] == (b"ynamed", [("named", b"")])
