@@ -9,7 +9,9 @@ from pyclient.codec.apis import Api
 from pyclient.core.transactions.meaning import Meaning, answer_meaning, meaning
 from pyclient.core.transactions.states import TransactionState
 from pyclient.errors import BY_CODE, IllegalStateError, KafkaError, ProducerFencedError, TransactionAbortableError, error_for
+from pyclient.records import OffsetAndMetadata
 from tests.unit.core.transacting import A0, A1, ID, MEMBER, OFFSETS, TIMEOUT, Transacting, added, committed, refuse
+from tests.unit.core.world import Sent
 
 CONCURRENT, FENCED, OLD_EPOCH, ABORTABLE, ID_AUTHORIZATION, NOT_COORDINATOR, UNKNOWN = 51, 90, 47, 120, 53, 16, -1
 TOPIC_AUTHORIZATION, UNKNOWN_MEMBER, TIMEOUT_TOO_LONG, MESSAGE_TOO_LARGE, UNKNOWN_PRODUCER_ID = 29, 25, 50, 10, 59
@@ -93,6 +95,47 @@ def test_T01_one_request_is_in_flight_partitions_before_offsets_before_the_end()
         assert it.turn() == []
         refuse(sent, 0)
     assert it.one(Api.END_TXN).body.committed
+
+
+@PROTOCOLS
+def test_T04_two_calls_of_send_offsets_are_sent_one_after_the_other_and_each_has_its_own_outcome(level: int) -> None:
+    """The second comes before the first is answered; in protocol V1 the group is added once."""
+    it = Transacting(level).begun()
+    first = it.transactions.send_offsets(OFFSETS, MEMBER)
+    sent = it.turn()
+    second = it.transactions.send_offsets({A0: OffsetAndMetadata(9)}, MEMBER)
+    committing = it.transactions.commit()
+    if level == 1:
+        refuse(sent.pop(), 0)
+        sent = it.turn()
+    assert [offset_in(each) for each in sent] == [5]
+    committed(sent.pop())
+    assert (it.transactions.take(first), it.transactions.take(second)) == (True, None)
+    sent = it.turn()
+    assert [offset_in(each) for each in sent] == [9]
+    committed(sent.pop())
+    assert it.transactions.take(second)
+    it.ends(it.one(Api.END_TXN))
+    assert it.transactions.take(committing)
+
+
+@PROTOCOLS
+def test_T04_the_failure_of_the_first_send_offsets_fails_the_second_which_is_not_sent(level: int) -> None:
+    it = Transacting(level).begun()
+    pending = [it.transactions.send_offsets(each, MEMBER) for each in (OFFSETS, {A1: OffsetAndMetadata(9)})]
+    if level == 1:
+        refuse(it.one(Api.ADD_OFFSETS_TO_TXN), 0)
+    committed(it.one(Api.TXN_OFFSET_COMMIT), UNKNOWN_MEMBER)
+    assert it.turn() == []
+    for each in pending:
+        with pytest.raises(TransactionAbortableError):
+            it.transactions.take(each)
+
+
+def offset_in(sent: Sent) -> int:
+    """The only offset of a TxnOffsetCommit."""
+    assert sent.api is Api.TXN_OFFSET_COMMIT
+    return int(sent.body.topics[0].partitions[0].committed_offset)
 
 
 @PROTOCOLS
