@@ -11,6 +11,7 @@ from pyclient.codec.batches import read_batches
 from pyclient.core.handshake import Features
 from pyclient.core.manager import Use
 from pyclient.core.sending.sender import Sender, SendingLimits
+from pyclient.core.sending.sequencing import PRODUCER_EXPIRATION
 from pyclient.core.transactions.manager import FEATURE, Transactions
 from pyclient.core.transactions.states import TransactionState
 from pyclient.errors import IllegalStateError, RecordTooLargeError, TransactionAbortableError
@@ -216,6 +217,30 @@ def test_T05_a_partition_that_sat_out_a_transaction_begins_with_sequence_0() -> 
     world.begin()
     world.batch(1)
     assert stamps(world.first()) == [(ID, 3, 0, True)]
+
+
+@pytest.mark.parametrize(("level", "within"), [(1, True), (2, True), (1, False)])
+def test_I09_after_a_minute_of_silence_one_batch_is_in_flight_again(level: int, *, within: bool) -> None:
+    """Within a transaction, and between two of protocol V1; in V2 each begins with an epoch of its own.
+
+    A broker may have forgotten the producer: of two batches it could store the second and refuse the first.
+    """
+    world = Transactional(level)
+    world.batch()
+    produced(world.first())
+    if not within:
+        world._finish(world.commit())
+    world.world.after(PRODUCER_EXPIRATION + 1)
+    if not within:
+        world.begin()
+    deliveries = [world.batch() for _ in range(3)]
+    produced(world.first())
+    behind = world.turn()
+    assert len(behind) == 2
+    for each in behind:
+        produced(each)
+    world._finish(world.commit())
+    assert [each.exception(0) for each in deliveries] == [None] * 3
 
 
 @PROTOCOLS
