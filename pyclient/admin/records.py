@@ -87,7 +87,7 @@ def _spec(tp: TopicPartition, given: object) -> int:
     if isinstance(given, datetime.datetime):
         if given.tzinfo is None:
             raise ValueError(f"the time for {tp} has no time zone: write datetime(..., tzinfo=timezone.utc)")
-        return int(given.timestamp() * 1000)
+        return max(0, int(given.timestamp() * 1000))  # a negative number is an OffsetSpec for brokers
     if isinstance(given, OffsetSpec) or (isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= INT64_MAX):
         return int(given)
     raise TypeError(f"{given!r} for {tp}: expected an OffsetSpec, milliseconds since 1970, or a datetime with a time zone")

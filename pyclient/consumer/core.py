@@ -409,7 +409,8 @@ class ConsumerCore(ClientCore):
 def reset_time(config: ConsumerConfig, now: int) -> int | None:
     """The timestamp that auto_offset_reset means, or None: raise an error. *now* is in ms since the epoch."""
     if config.reset_duration_ms is not None:
-        return now - config.reset_duration_ms
+        time = now - config.reset_duration_ms
+        return time if time >= 0 else EARLIEST  # before 1970; a negative number has another meaning for brokers
     return {"earliest": EARLIEST, "latest": LATEST}.get(config.auto_offset_reset)
 
 

@@ -1,17 +1,20 @@
-"""Groups that are not there, and members that are not in one: what an operator reads."""
+"""Groups that are not there, and members that are not in one: what an operator reads. Resets stay within the log."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from pyclient import Admin, Consumer, TopicPartition
 from pyclient.admin import GroupMember, OffsetReset, OffsetSpec
+from pyclient.admin.groups import Goal
 from pyclient.errors import GroupIdNotFoundError, PartialFailureError, UnknownMemberIdError
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.model.profiles import NEWEST
 
 ORDERS = TopicPartition("orders", 0)
+BEFORE_1970 = datetime(1960, 1, 1, tzinfo=timezone.utc)
 
 
 @pytest.fixture(params=["3.9", NEWEST])
@@ -45,6 +48,29 @@ def test_a_reset_of_named_partitions_makes_a_group_that_is_not_there(admin: Admi
     assert admin.list_groups() == []
     assert admin.reset_group_offsets("bills", OffsetSpec.LATEST, partitions=[ORDERS]) == reset
     assert [each.group_id for each in admin.list_groups()] == ["bills"]
+
+
+@pytest.mark.parametrize(("to", "shift_by", "after"), [
+    (OffsetSpec.EARLIEST, None, 6), (OffsetSpec.LATEST, None, 10), (0, None, 6), (9_999_999_999_999, None, 10),
+    (BEFORE_1970, None, 6), (timedelta(days=30_000), None, 6), (timedelta(days=800_000), None, 6), (timedelta(0), None, 10),
+    (None, -5, 6), (None, -1, 7), (None, 5, 10)])
+def test_a_reset_stays_within_a_log_that_does_not_begin_at_0(
+        cluster: FakeCluster, admin: Admin, to: Goal | None, shift_by: int | None, after: int) -> None:
+    for number in range(9):
+        cluster.produce("orders", b"%d" % number)
+    admin.alter_group_offsets("bills", {ORDERS: 8})
+    cluster.advance_retention("orders", 0, 6)
+    assert admin.reset_group_offsets("bills", to, shift_by=shift_by) == {ORDERS: OffsetReset(8, after)}
+    assert cluster.committed("bills")[ORDERS].offset == after
+
+
+@pytest.mark.parametrize(("to", "shift_by"), [(OffsetSpec.EARLIEST, None), (OffsetSpec.LATEST, None), (0, None), (None, 1)])
+def test_a_reset_in_an_empty_log_is_where_its_next_record_will_be(
+        cluster: FakeCluster, admin: Admin, to: OffsetSpec | int | None, shift_by: int | None) -> None:
+    admin.alter_group_offsets("bills", {ORDERS: 0})
+    cluster.produce("orders", b"y")
+    cluster.advance_retention("orders", 0, 2)
+    assert admin.reset_group_offsets("bills", to, shift_by=shift_by) == {ORDERS: OffsetReset(0, 2)}
 
 
 def test_a_reset_of_a_group_that_has_committed_nothing_changes_nothing(cluster: FakeCluster, admin: Admin) -> None:
