@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import logging
 import shutil
 import signal
@@ -20,11 +21,13 @@ from pyclient.testing.cluster import MODES, MOST_BROKERS, LocalCluster
 from pyclient.testing.common.errors import LocalClusterError
 from pyclient.testing.fake.model.profiles import PROFILES
 from pyclient.testing.lockfile import DEFAULT_VERSION, ROOTS
+from pyclient.testing.port_owner import port_taken
 from pyclient.testing.security import Security
 
 CHECK_EVERY_S: Final = 0.5
 PORT: Final = 9092
 SECURE_PORT: Final = 9093
+STARTUP_TIMEOUT_S: Final = 60.0
 LOCALHOST: Final = "127.0.0.1"
 USERS: Final = {"alice": "alice-secret", "bob": "bob-secret"}
 """Of ``--secure``: each may do everything."""
@@ -57,6 +60,8 @@ def _parser() -> argparse.ArgumentParser:
     broker.add_argument("--mode", choices=MODES, default="auto", help="how to run the brokers (auto: the first that works)")
     broker.add_argument("--config", action="append", default=[], metavar="NAME=VALUE", help="a broker setting; repeatable")
     broker.add_argument("--port", type=int, metavar="N", help=f"of the first broker ({PORT}, with --secure {SECURE_PORT}; another one if that is taken)")
+    broker.add_argument("--startup-timeout", type=float, default=STARTUP_TIMEOUT_S, metavar="S",
+                        help=f"seconds that a start may take ({STARTUP_TIMEOUT_S:.0f}); a loaded machine may need more")
     broker.add_argument("--ca", metavar="FILE", help="with --secure: also write the authority's certificate to this file")
     broker.add_argument("--secure", action="store_true", help="listeners with TLS and SASL too, and users; their addresses and options are printed")
     broker.set_defaults(command=_serve)
@@ -89,6 +94,7 @@ def _serve_fake(options: argparse.Namespace, config: dict[str, str]) -> None:
         for topic in options.topic:
             name, _, partitions = topic.partition(":")
             cluster.create_topic(name, int(partitions or 1))
+        _check_port(options, cluster.bootstrap_servers)
         _announce("a fake cluster", cluster.bootstrap_servers)
         while True:
             time.sleep(CHECK_EVERY_S)
@@ -150,9 +156,16 @@ def _port(options: argparse.Namespace) -> int | None:
         return SECURE_PORT if options.secure else PORT
     try:
         socket.create_server((LOCALHOST, options.port)).close()
-    except (OSError, OverflowError) as taken:
-        raise ValueError(f"--port {options.port} cannot be used: {taken}") from None
+    except (OSError, OverflowError) as refused:
+        taken = isinstance(refused, OSError) and refused.errno == errno.EADDRINUSE
+        raise ValueError(port_taken(options.port) if taken else f"--port {options.port} cannot be used: {refused}") from None
     return int(options.port)
+
+
+def _check_port(options: argparse.Namespace, bootstrap_servers: str) -> None:
+    """Raise ValueError when another process took the port that was asked for after `_port` had found it free."""
+    if options.port is not None and options.port not in ports_of(bootstrap_servers):
+        raise ValueError(port_taken(options.port))
 
 
 def _serve_real(options: argparse.Namespace, config: dict[str, str]) -> None:
@@ -160,10 +173,9 @@ def _serve_real(options: argparse.Namespace, config: dict[str, str]) -> None:
         raise ValueError("--topic is for --fake")
     print(f"starting Apache Kafka {options.version} …", file=sys.stderr)
     security = Security(users=USERS, super_users=USERS) if options.secure else None
-    with LocalCluster(options.brokers, mode=options.mode, version=options.version, config=config, security=security, port=_port(options)) as cluster:
-        shown = cluster.bootstrap_servers if security is None else cluster.bootstrap("SASL_SSL")
-        if options.port is not None and options.port not in ports_of(shown):
-            raise ValueError(f"--port {options.port} cannot be used: another cluster of this user has reserved it")
+    with LocalCluster(options.brokers, mode=options.mode, version=options.version, config=config, security=security, port=_port(options),
+                      startup_timeout=options.startup_timeout) as cluster:
+        _check_port(options, cluster.bootstrap_servers if security is None else cluster.bootstrap("SASL_SSL"))
         if security is not None:
             _announce_secured(cluster, options.ca)
         else:

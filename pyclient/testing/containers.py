@@ -235,7 +235,7 @@ class ContainerCluster:
         except TimeoutError as late:
             raise BrokerStartError(
                 f"no produce was acknowledged within {self._wanted.startup_timeout_s:.0f} s: {late}. A loaded machine "
-                "may need a larger startup_timeout.",
+                "may need a larger startup_timeout (--startup-timeout).",
                 "\n".join(f"broker {b.node_id}:\n{tail(b.log_text(), 25)}" for b in self._brokers.values())) from late
 
     def check_alive(self) -> None:

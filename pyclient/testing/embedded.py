@@ -18,7 +18,7 @@ from pyclient.testing.archive import Training
 from pyclient.testing.backend import Kind, Wanted, tail
 from pyclient.testing.broker_config import for_node, new_cluster_id, render_properties, shared_config
 from pyclient.testing.broker_security import INTERNAL, LISTENERS, PLAINTEXT, java_flags, protocol_map
-from pyclient.testing.common.errors import BrokerStartError, NotControllableError
+from pyclient.testing.common.errors import BrokerStartError, NotControllableError, PortTakenError
 from pyclient.testing.jvm import BROKER, FORMATTER, SERVER_HEAP, Jvm, prepare_jvm
 from pyclient.testing.process_guard import ProcessGuard, kill_group, pause
 from pyclient.testing.ports import release_ports, reserve_port, reserve_ports
@@ -174,6 +174,7 @@ class EmbeddedCluster:
         self._jvm: Jvm | None = None
         self._guard: ProcessGuard | None = None
         self._brokers: dict[int, EmbeddedBroker] = {}
+        self._cluster_id: Final = new_cluster_id()
 
     @property
     def jvm(self) -> Jvm:
@@ -218,7 +219,7 @@ class EmbeddedCluster:
             jvm.archive.discard()
 
     def _prepared_for_another_try(self, failed: BrokerStartError) -> bool:
-        if _PORT_TAKEN in str(failed):
+        if isinstance(failed, PortTakenError):
             log.info("a port was taken before the broker's start; choosing others")
             return True
         may_be_archive = self.jvm.archived and self.jvm.archive.usable and _REFUSED not in str(failed)
@@ -277,7 +278,7 @@ class EmbeddedCluster:
         return (PLAINTEXT, CONTROLLER, *((INTERNAL, *LISTENERS) if self._wanted.security is not None else ()))
 
     def _format_all(self, guard: ProcessGuard) -> None:
-        arguments = ["-t", new_cluster_id(), *self._quorum_arguments(), *self._wanted.format_flags]
+        arguments = ["-t", self._cluster_id, *self._quorum_arguments(), *self._wanted.format_flags]
         with ThreadPoolExecutor(len(self._brokers), thread_name_prefix="pyclient-format") as pool:
             list(pool.map(lambda broker: broker.format(self.jvm, guard, arguments), self._brokers.values()))
 
@@ -289,16 +290,19 @@ class EmbeddedCluster:
 
     def _await_ready(self, deadline: float) -> None:
         try:
-            wait_until_ready(self.addresses, timeout_s=deadline - time.monotonic(), alive=self.check_alive)
+            wait_until_ready(
+                self.addresses, timeout_s=deadline - time.monotonic(), alive=self.check_alive, cluster_id=self._cluster_id)
         except TimeoutError as late:
             raise BrokerStartError(
                 f"no produce was acknowledged within {self._wanted.startup_timeout_s:.0f} s: {late}. A loaded machine "
-                "may need a larger startup_timeout.", self._tails()) from late
+                "may need a larger startup_timeout (--startup-timeout).", self._tails()) from late
 
     def check_alive(self) -> None:
-        """Raise BrokerStartError when a broker exited."""
+        """Raise BrokerStartError when a broker exited, PortTakenError if because of its port."""
         for broker in self._brokers.values():
             if (code := broker.exit_code) is not None:
+                if _PORT_TAKEN in broker.log_text():
+                    raise PortTakenError(f"broker {broker.node_id} ended: another process has one of its ports {sorted(broker.ports.values())}")
                 raise BrokerStartError(
                     f"broker {broker.node_id} exited with code {code}; its log names the reason, often a "
                     "setting that Kafka refuses.", tail(broker.log_text()))

@@ -71,10 +71,11 @@ class Alive(Protocol):
     def __call__(self) -> None: ...
 
 
-def wait_until_ready(addresses: Mapping[int, Address], *, timeout_s: float, alive: Alive) -> None:
+def wait_until_ready(addresses: Mapping[int, Address], *, timeout_s: float, alive: Alive, cluster_id: str | None = None) -> None:
     """Return when a record was acknowledged by as many in-sync replicas as there are brokers, and its topic is gone.
 
-    *addresses* are the brokers' own, by node id: what they advertise may lead through a proxy.
+    *addresses* are the brokers' own, by node id: what they advertise may lead through a proxy. With *cluster_id* the
+    brokers must be that cluster's: another one may have taken the port of a broker that has not ended yet.
 
     Raises:
         TimeoutError: not within *timeout_s*; the text says what the cluster last answered.
@@ -82,6 +83,8 @@ def wait_until_ready(addresses: Mapping[int, Address], *, timeout_s: float, aliv
     deadline = time.monotonic() + timeout_s
     topic = f"{TOPIC_PREFIX}{uuid.uuid4().hex[:8]}"
     first = next(iter(addresses.values()))
+    if cluster_id is not None:
+        poll(lambda limit_s: _expect_cluster(addresses.values(), cluster_id, limit_s), deadline, alive)
     poll(lambda limit_s: _create(first, topic, len(addresses), limit_s), deadline, alive)
     poll(lambda limit_s: produce(addresses, topic, limit_s), deadline, alive)
     poll(lambda limit_s: _delete(first, topic, limit_s), deadline, alive)
@@ -190,6 +193,12 @@ def _delete(address: Address, topic: str, limit_s: float) -> None:
     for result in ask(address, request, delete_response.DeleteTopicsResponse, limit_s).responses:
         if result.error_code is not ErrorCode.unknown_topic_or_partition:
             check(result.error_code, "deleting the probe's topic")
+
+
+def _expect_cluster(addresses: Iterable[Address], cluster_id: str, limit_s: float) -> None:
+    for host, port in addresses:
+        if (found := metadata((host, port), (), limit_s=limit_s).cluster_id) != cluster_id:
+            raise NotReadyError(f"{host}:{port} belongs to the cluster {found}, not to {cluster_id}")
 
 
 def _expect_absent(addresses: Iterable[Address], topic: str, limit_s: float) -> None:

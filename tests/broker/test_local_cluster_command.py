@@ -14,6 +14,7 @@ import pytest
 from pyclient import Producer
 from pyclient.testing.broker_security import LISTENERS
 from pyclient.testing.probe import discover
+from tests.addresses import unused_address
 from tests.kafka import cache_with_jars
 from tests.waiting import eventually
 
@@ -84,6 +85,31 @@ def test_nothing_answers_any_more_after_it_was_killed() -> None:
     with serving() as (process, address):
         process.kill()
         eventually(lambda: not answers(address))
+
+
+def test_of_two_that_want_one_port_at_once_one_serves_and_the_other_says_who_has_it(tmp_path: Path) -> None:
+    """Their reservations do not see each other: each has a temporary directory of its own."""
+    port = unused_address().port
+    command = [*COMMAND, "broker", "--mode", "embedded", "--port", str(port), "--startup-timeout", "300"]
+    with contextlib.ExitStack() as both:
+        commands = []
+        for name in ("one", "other"):
+            (tmp_path / name).mkdir()
+            process = both.enter_context(subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path / name)}))
+            both.callback(process.kill)
+            commands.append(process)
+        eventually(lambda: any(each.poll() is not None for each in commands), limit_s=400)
+        loser, winner = sorted(commands, key=lambda each: each.poll() is None)
+        printed, said = loser.communicate()
+        assert winner.stdout is not None
+        assert winner.stdout.readline() == f"bootstrap.servers=127.0.0.1:{port}\n"
+        winner.send_signal(signal.SIGINT)
+        winner.communicate(timeout=60)
+    assert (loser.returncode, printed) == (1, "")
+    assert f"error: --port {port} cannot be used: process " in said
+    assert "kafka.Kafka" in said
+    assert len(said.splitlines()) <= 3, said
 
 
 def test_settings_reach_the_broker_and_a_refused_one_is_explained() -> None:

@@ -26,6 +26,10 @@ class BrokerStartError(LocalClusterError):
         self.log_tail = log_tail
 
 
+class PortTakenError(BrokerStartError):
+    """Another process took a broker's port before the broker could listen there."""
+
+
 class NotControllableError(LocalClusterError):
     """The cluster was not started here: its brokers can be used, but not stopped, killed or paused."""
 

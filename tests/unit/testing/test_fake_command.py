@@ -52,7 +52,7 @@ def test_it_takes_the_port_it_is_asked_for_and_says_when_that_is_taken() -> None
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
     assert second.returncode == 1
-    assert f"--port {address.port} cannot be used" in second.stderr
+    assert f"--port {address.port} cannot be used: process {process.pid} (" in second.stderr
 
 
 def test_without_port_it_takes_9092_or_another_one_when_that_is_taken() -> None:
