@@ -133,7 +133,7 @@ def _share(size: int, most: int, total: int) -> int:
 
 
 def divided(ranges: Sequence[OffsetRange], *, at_least: int | None = None, most_records: int | None = None) -> list[OffsetRange]:
-    """The ranges split into *at_least* ranges or more, if they have as many offsets, none with more than *most_records*.
+    """The ranges split into *at_least* or more, if they have as many offsets, none with more than *most_records*.
 
     The range whose parts are largest is split first.
     """

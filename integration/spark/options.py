@@ -1,7 +1,8 @@
 """Spark's option names and what they ask of us: checked, typed, or refused with the way out. Knows no broker.
 
 Names arrive in lower case; messages show them as Spark's documentation writes them. Nothing is ignored in silence:
-what Spark's own source accepts and means nothing here is logged, once in a process. The clients' options are loaded where they are checked: a process that reads declares none of the producer.
+what Spark's own source accepts and means nothing here is logged, once in a process. The clients' options are loaded
+where they are checked: a process that reads declares none of the producer.
 """
 from __future__ import annotations
 
