@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 RecordAt: TypeAlias = "Callable[[int], Record]"
 MEMORY: Final = 2**31
-NOT_FOUND: Final = 404
 GUID_SIZE: Final = 16
 
 
@@ -257,7 +256,7 @@ class _Decoding:
         try:
             way = self._side.way(self._record(row).topic, prefix)
         except SerializationError as error:
-            if isinstance(error, _AskedOnLoopError) or (isinstance(error, SchemaRegistryError) and error.status != NOT_FOUND):
+            if isinstance(error, _AskedOnLoopError) or (isinstance(error, SchemaRegistryError) and not error.is_unknown_schema):
                 raise
             self._unknown[prefix] = error
             return None

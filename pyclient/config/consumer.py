@@ -96,7 +96,8 @@ class ConsumerConfig(ClientConfig):
     on_deserialization_error: Callable[[Any, Any], object] | None = option(
         "pyclient", None,
         Anything("a plain function of a record and its error", _plain_function, "Callable[[Record, SerializationError], object]"),
-        "Called with each record that cannot be deserialized; the record is skipped and the position moves past it. None: raise the error at that record.")
+        "Called with each record that cannot be deserialized; the record is skipped and the position moves past it. None: raise the error at that record. "
+        "Failures of a schema registry are always raised.")
     interceptors: tuple[object, ...] = option(
         "0.10", (), Plugins(), "See or filter records before poll returns them, in this order; see what was committed.",
         dotted="interceptor.classes", importance="low", explicit=True)

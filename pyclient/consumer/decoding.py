@@ -11,7 +11,7 @@ import attrs
 from pyclient.buffers.records_view import Decode
 from pyclient.codec.record import Record, decoded
 from pyclient.config import ConsumerConfig
-from pyclient.errors import SerializationError
+from pyclient.errors import SchemaRegistryError, SerializationError
 from pyclient.records import Headers, TopicPartition
 from pyclient.runtime.loop_thread import Portal
 from pyclient.serializing import LoadedDeserializer, load_deserializer
@@ -82,6 +82,13 @@ class Decoder:
         return self._reject(record, what, failed)
 
     def _reject(self, record: Record[Any, Any], what: str, error: SerializationError) -> Record[Any, Any] | None:
+        """Raise *error* for *record*, or pass it to ``on_deserialization_error``, which skips the record.
+
+        A registry that fails says nothing about the record: its error is raised as it is, and the record stays next.
+        """
+        if isinstance(error, SchemaRegistryError) and not error.is_unknown_schema:
+            error.record, error.topic_partition = record, TopicPartition(record.topic, record.partition)
+            raise error
         rejected = _rejected(record, what, error)
         if self._on_error is None:
             raise rejected from error

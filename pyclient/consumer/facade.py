@@ -137,6 +137,8 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
             SerializationError: a deserializer rejects the next record of a partition. The error has the record with
                 its bytes; the records before it were returned. Each poll tries it again until you `seek` past it;
                 ``on_deserialization_error`` skips such records instead.
+            SchemaRegistryUnavailableError: no schema registry answers for the next record's schema. The next poll tries
+                that record again, also with ``on_deserialization_error``: it is not bad.
             BootstrapError: no broker answered for ``default_api_timeout_ms``, over all polls; also in an iteration.
             WakeupError: `wakeup` was called.
             IllegalStateError: nothing is subscribed or assigned.

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from pyclient.errors.base import InvalidConfigurationError, KafkaError, RetriableError, _summary
@@ -222,6 +223,14 @@ class SchemaRegistryError(SerializationError):
         self.status = status
         self.error_code = error_code
         self.subject = subject
+
+    @property
+    def is_unknown_schema(self) -> bool:
+        """The registry does not know the schema (HTTP 404), so data that names it cannot be read.
+
+        All other errors of a registry say nothing about the data.
+        """
+        return self.status == HTTPStatus.NOT_FOUND
 
 
 class SchemaRegistryUnavailableError(SchemaRegistryError, RetriableError):
