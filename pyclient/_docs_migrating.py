@@ -44,6 +44,10 @@ OPTIONS: Final = """## Names of options
 
 Of Java's clients, librdkafka (confluent-kafka), kafka-python and aiokafka, with dots or underscores. Names that mean the
 same here are not listed: see [options.md](options.md). A name is renamed or ignored with a warning, or refused.
+
+Two defaults of librdkafka are others here, as in Java: `partitioner` is `murmur2` (there `consistent_random`), so keys go
+to other partitions, and `isolation_level` is `read_uncommitted` (there `read_committed`). A configuration that has one of
+librdkafka's own names and leaves them open gets a warning that says so.
 """
 
 

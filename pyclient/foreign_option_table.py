@@ -342,6 +342,16 @@ LIBRDKAFKA: Final[Mapping[str, Row]] = {
     "compression.level": Refused("levels are per codec: compression_gzip_level, compression_lz4_level, compression_zstd_level"),
 }
 
+FROM_LIBRDKAFKA: Final = frozenset(LIBRDKAFKA) | {
+    "auto.commit.enable", "batch.num.messages", "compression.codec", "fetch.message.max.bytes", "fetch.wait.max.ms", "message.send.max.retries",
+    "metadata.broker.list", "queue.buffering.max.messages", "queue.buffering.max.ms", "request.required.acks", "socket.timeout.ms",
+    "topic.metadata.refresh.interval.ms",
+}
+"""The names by which a configuration is known to be librdkafka's; it shares some with the old Scala clients."""
+
+OTHER_DEFAULTS: Final[Mapping[str, str]] = {"producer": "partitioner", "consumer": "isolation_level"}
+"""By role: the option whose default in librdkafka is another, and changes what a program does without an error."""
+
 PYTHON: Final[Mapping[str, Row]] = {
     # kafka-python
     "api_version": _VERSIONS,

@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Final
 
 from pyclient.errors import ConfigurationError, UnknownOptionError, with_article
 from pyclient.redaction import Secret
-from pyclient.foreign_option_table import NAMES, ROLES, VALUES, ByValue, Ignored, Refused, Renamed, Row, token_callback
+from pyclient.foreign_option_table import (
+    FROM_LIBRDKAFKA, NAMES, OTHER_DEFAULTS, ROLES, VALUES, ByValue, Ignored, Refused, Renamed, Row, token_callback,
+)
 
 
 class OptionWarning(UserWarning):
@@ -48,6 +50,12 @@ def _targets(row: Row) -> set[str]:
 # ── looking up ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _warned: set[tuple[str, str]] = set()
+_OTHER_DEFAULTS: Final = (
+    "{name} is a name of librdkafka's, two of whose defaults are others here. Keys go to other partitions: partitioner is 'consistent_random' there and "
+    "'murmur2' here. Consumers also read what transactions have not committed: isolation_level is 'read_committed' there and 'read_uncommitted' here. "
+    "This warning is not given where partitioner='consistent_random' (or 'murmur2') is set for producers, isolation_level='read_committed' (or "
+    "'read_uncommitted') for consumers"
+)
 
 
 def settle(role: str, key: str, value: object, known: Mapping[str, str]) -> list[tuple[str, object]] | None:
@@ -144,6 +152,13 @@ def _msk_iam(key: str, pairs: str) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = [(_IAM_NAMES[name], value) for name, value in given.items()]
     _warn_once(key, "", f"{key} is Java's: here it is {', '.join(name for name, _ in found) or 'nothing more than sasl_mechanism=AWS_MSK_IAM'}; use that")
     return found
+
+
+def note_other_defaults(role: str, settings: Mapping[str, object], given: Container[str]) -> None:
+    """Warn, once per process, that librdkafka's configuration does something else here because a default differs."""
+    name = next((key for key, value in settings.items() if key in FROM_LIBRDKAFKA and value is not None), None)
+    if name is not None and role in OTHER_DEFAULTS and OTHER_DEFAULTS[role] not in given:
+        _warn_once("librdkafka", "", _OTHER_DEFAULTS.format(name=name))
 
 
 def _warn_once(key: str, word: str, message: str) -> None:

@@ -65,7 +65,10 @@ RULES = (
         ("receive_max_frame_bytes", "fetch_max_bytes"),
         lambda c: c.receive_max_frame_bytes >= min(c.fetch_max_bytes + _FRAME_ROOM, INT32_MAX),
         f"receive_max_frame_bytes must be at least fetch_max_bytes + {_FRAME_ROOM}",
-        yields={"receive_max_frame_bytes": lambda c: min(c.fetch_max_bytes + _FRAME_ROOM, INT32_MAX)},
+        yields={
+            "receive_max_frame_bytes": lambda c: min(c.fetch_max_bytes + _FRAME_ROOM, INT32_MAX),
+            "fetch_max_bytes": lambda c: max(c.receive_max_frame_bytes - _FRAME_ROOM, c.fetch_min_bytes, 1),
+        },
     ),
     Rule(
         ("enable_auto_commit", "group_id"),

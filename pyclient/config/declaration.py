@@ -18,7 +18,7 @@ from pyclient.config.kinds import Kind, holds_pem
 from pyclient.config.providers import provided
 from pyclient.errors import ConfigurationError, UnknownOptionError, UnsupportedFeatureError
 from pyclient.foreign_calls import habit
-from pyclient.foreign_options import settle
+from pyclient.foreign_options import note_other_defaults, settle
 from pyclient.redaction import HIDDEN, Secret, SecretBytes, is_private_url, public_url
 
 _KEY: Final = "pyclient"
@@ -171,6 +171,7 @@ class Config:
         values: dict[str, Any] = {**written, **spoken}
         parsed = cls(**values, given=frozenset(values))
         _check_imports(cls, values, (written.keys() - spoken.keys()) | _named(cls, looked_up).keys())
+        note_other_defaults(cls.ROLE, {**data, **keywords}, parsed.given)
         return parsed
 
     @classmethod
@@ -203,13 +204,14 @@ class Config:
             yield from each.__dict__.get(table, ())
 
     def _obey(self, rule: Rule) -> None:
+        if rule.holds(self):
+            return
+        values = ", ".join(f"{name} = {getattr(self, name)!r}" for name in rule.options)
         for name, value in rule.yields.items():
             if name not in self.given and not rule.holds(self):
                 self._put(name, value(self))
-        if rule.holds(self) or self.given.isdisjoint(rule.options):
-            return
-        values = ", ".join(f"{name} = {getattr(self, name)!r}" for name in rule.options)
-        raise ConfigurationError(f"{rule.law}; here {values}", option=rule.options[0])
+        if not rule.holds(self) and not self.given.isdisjoint(rule.options):
+            raise ConfigurationError(f"{rule.law}; here {values}", option=rule.options[0])
 
     def _refuse_missing(self, row: NotYet) -> None:
         if row.option in self.given and row.asked(value := getattr(self, row.option)):

@@ -20,7 +20,11 @@ RULES = (
         ("delivery_timeout_ms", "linger_ms", "request_timeout_ms"),
         lambda c: c.delivery_timeout_ms >= c.linger_ms + c.request_timeout_ms,
         "delivery_timeout_ms must be at least linger_ms + request_timeout_ms: raise it, or lower the other two",
-        yields={"delivery_timeout_ms": lambda c: min(c.linger_ms + c.request_timeout_ms, INT32_MAX)},
+        yields={
+            "delivery_timeout_ms": lambda c: min(c.linger_ms + c.request_timeout_ms, INT32_MAX),
+            "request_timeout_ms": lambda c: max(c.delivery_timeout_ms - c.linger_ms, min(c.delivery_timeout_ms, 1)),
+            "linger_ms": lambda c: max(c.delivery_timeout_ms - c.request_timeout_ms, 0),
+        },
     ),
     Rule(
         ("batch_size", "buffer_memory"),
@@ -87,7 +91,8 @@ class ProducerConfig(ClientConfig):
         importance="high", unit="")
     delivery_timeout_ms: int = option(
         "2.1", 120_000, Int(),
-        "Longest time from send until the delivery succeeds or fails. If not set, raised to linger_ms + request_timeout_ms when that is more.")
+        "Longest time from send until the delivery succeeds or fails. If not set, raised to linger_ms + request_timeout_ms when that is more; if set "
+        "to less, those of the two that are not set are lowered.")
     max_block_ms: int = option(
         "0.9", 60_000, Int(high=INT64_MAX), "Longest time send may wait for metadata, for space in buffer_memory and, in an AsyncProducer, for serializers that await, together.")
     enable_idempotence: bool = option(

@@ -212,7 +212,8 @@ def test_objects_are_taken_as_they_are() -> None:
 # ── laws between options ─────────────────────────────────────────────────────────────────────────────────────────────
 
 LAWS = [
-    (ProducerConfig, {"delivery_timeout_ms": 1000}, "at least linger_ms . request_timeout_ms"),
+    (ProducerConfig, {"delivery_timeout_ms": 1000, "linger_ms": 0, "request_timeout_ms": 1001}, "at least linger_ms . request_timeout_ms"),
+    (ProducerConfig, {"delivery_timeout_ms": 1000, "linger_ms": 1000}, "here delivery_timeout_ms = 1000, linger_ms = 1000, request_timeout_ms = 30000"),
     (ProducerConfig, {"batch_size": 2048, "buffer_memory": 1024}, "batch_size must not exceed buffer_memory"),
     (ProducerConfig, {"retry_backoff_ms": 200, "retry_backoff_max_ms": 100}, "retry_backoff_max_ms must be at least"),
     (ProducerConfig, {"reconnect_backoff_ms": 200, "reconnect_backoff_max_ms": 100}, "reconnect_backoff_max_ms must be at least"),
@@ -242,6 +243,10 @@ def test_what_the_user_set_must_keep_the_law_and_the_message_shows_the_values(
     [
         (ProducerConfig, {"request_timeout_ms": 200_000}, "delivery_timeout_ms", 200_005),
         (ProducerConfig, {"request_timeout_ms": 200_000}, "default_api_timeout_ms", 200_000),
+        (ProducerConfig, {"delivery_timeout_ms": 5_000}, "request_timeout_ms", 4_995),
+        (ProducerConfig, {"delivery_timeout_ms": 5_000, "request_timeout_ms": 4_999}, "linger_ms", 1),
+        (ProducerConfig, {"delivery_timeout_ms": 5_000, "linger_ms": 4_000}, "request_timeout_ms", 1_000),
+        (ProducerConfig, {"delivery_timeout_ms": 3}, "linger_ms", 2),
         (ProducerConfig, {"default_api_timeout_ms": 5_000}, "request_timeout_ms", 5_000),
         (ProducerConfig, {"buffer_memory": 1024}, "batch_size", 1024),
         (ProducerConfig, {"batch_size": 2**30}, "buffer_memory", 2**30),
@@ -250,6 +255,7 @@ def test_what_the_user_set_must_keep_the_law_and_the_message_shows_the_values(
         (ConsumerConfig, {"heartbeat_interval_ms": 60_000}, "session_timeout_ms", 180_000),
         (ConsumerConfig, {"fetch_min_bytes": 2**27}, "fetch_max_bytes", 2**27),
         (ConsumerConfig, {"fetch_max_bytes": 2**28}, "receive_max_frame_bytes", 2**28 + 65_536),
+        (ConsumerConfig, {"receive_max_frame_bytes": 1_000_000}, "fetch_max_bytes", 934_464),
         (ConsumerConfig, {"request_timeout_ms": 400}, "fetch_max_wait_ms", 200),
         (ConsumerConfig, {"group_id": None}, "enable_auto_commit", False),
         (ConsumerConfig, {"group_id": "g"}, "enable_auto_commit", True),
@@ -261,6 +267,22 @@ def test_a_default_gives_way_to_what_the_user_set(
     parsed = config.parse(settings)
     assert getattr(parsed, name) == value
     assert name not in parsed.given
+
+
+def test_a_default_does_not_give_way_to_one_option_and_break_the_law_of_another() -> None:
+    with pytest.raises(ConfigurationError, match="receive_max_frame_bytes must be at least"):
+        consumer(receive_max_frame_bytes=1_000_000, fetch_min_bytes=10_000_000)
+
+
+@pytest.mark.parametrize("config", CLIENTS.values())
+@given(data=st.data())
+def test_a_number_that_is_set_alone_breaks_no_law(config: type[Config], data: st.DataObject) -> None:
+    name, default, kind = data.draw(st.sampled_from([(each.name, each.default, each.kind) for each in config.fields() if isinstance(each.kind, Int) and each.default]))
+    low, high = kind.low or 0, kind.high or 2**63 - 1
+    number = data.draw(st.integers(max(default // 20, low), max(min(default * 20, high), low)))
+    parsed = config.parse({name: number})
+    assert getattr(parsed, name) == number
+    assert all(rule.holds(parsed) for rule in config._rows("RULES"))
 
 
 @pytest.mark.parametrize("config", CLIENTS.values())

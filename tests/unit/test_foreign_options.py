@@ -17,7 +17,7 @@ from pyclient.config import AdminConfig, ConsumerConfig, OptionWarning, Producer
 from pyclient.config.declaration import Config, _catalog
 from pyclient.errors import ConfigurationError, UnknownOptionError
 from pyclient.foreign_option_table import (
-    JAVA, LIBRDKAFKA, NAMES, PYTHON, ROLES, SCALA, VALUES, ByValue, Fate, Ignored, Refused, Renamed,
+    FROM_LIBRDKAFKA, JAVA, LIBRDKAFKA, NAMES, PYTHON, ROLES, SCALA, VALUES, ByValue, Fate, Ignored, Refused, Renamed,
 )
 from pyclient.foreign_options import settle
 
@@ -52,11 +52,20 @@ def spelled(config: type[Config]) -> set[str]:
     return {way for option in config.fields() for way in (option.name, option.dotted, option.dotted.replace(".", "_"))}
 
 
+DEFAULTS = "two of whose defaults are others here"
+
+
 def parse(client: str, name: str, value: object) -> tuple[Any, list[str]]:
+    """The configuration, and what was said about this option."""
+    config, caught = pasted(client, {name: value})
+    return config, [str(each.message) for each in caught if DEFAULTS not in str(each.message)]
+
+
+def pasted(client: str, settings: dict[str, object]) -> tuple[Any, list[warnings.WarningMessage]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        config = CLIENTS[client].parse({name: value})
-    return config, [str(each.message) for each in caught if each.category is OptionWarning]
+        config = CLIENTS[client].parse(settings)
+    return config, [each for each in caught if each.category is OptionWarning]
 
 
 def test_the_lists_are_as_long_as_those_clients_are() -> None:
@@ -214,6 +223,46 @@ def test_librdkafkas_hashes_are_ours_too_and_need_no_warning(value: str) -> None
     assert (config.partitioner, said) == (value, [])
 
 
+# ── defaults that differ in silence ──────────────────────────────────────────────────────────────────────────────────
+
+CLOUD: dict[str, object] = {"bootstrap.servers": "b:9092", "security.protocol": "SASL_SSL", "sasl.mechanisms": "PLAIN", "sasl.username": "k", "sasl.password": "s"}
+OF_JAVA: dict[str, object] = {"bootstrap.servers": "b:9092", "request.timeout.ms": 60_000, "timeout.ms": 50_000}
+
+
+def said_of_defaults(client: str, settings: dict[str, object]) -> list[warnings.WarningMessage]:
+    return [each for each in pasted(client, settings)[1] if DEFAULTS in str(each.message)]
+
+
+@pytest.mark.parametrize("client", ["producer", "consumer"])
+def test_a_pasted_configuration_of_librdkafkas_gets_one_warning_that_two_defaults_differ(client: str) -> None:
+    warning, = said_of_defaults(client, CLOUD)
+    for word in ("'consistent_random' there", "'murmur2' here", "'read_committed' there", "'read_uncommitted' here", "partitioner='consistent_random'",
+                 "isolation_level='read_committed'"):
+        assert word in str(warning.message)
+    assert warning.filename == __file__
+    assert not [*said_of_defaults("producer", CLOUD), *said_of_defaults("consumer", CLOUD)]
+
+
+@pytest.mark.parametrize(("client", "line"), [("producer", {"partitioner": "consistent_random"}), ("producer", {"partitioner": "murmur2"}),
+                                              ("consumer", {"isolation.level": "read_committed"}), ("consumer", {"isolation_level": "read_uncommitted"})])
+def test_the_line_that_the_warning_names_silences_it(client: str, line: dict[str, object]) -> None:
+    assert not said_of_defaults(client, {**CLOUD, **line})
+    assert said_of_defaults(client, CLOUD)
+
+
+@pytest.mark.parametrize("settings", [OF_JAVA, {"socks5_proxy": "socks5://p:1"}, {"sasl.username": None}])
+def test_a_configuration_without_a_name_of_librdkafkas_gets_no_warning(settings: dict[str, object]) -> None:
+    assert not [*said_of_defaults("producer", settings), *said_of_defaults("consumer", settings), *said_of_defaults("admin", CLOUD)]
+
+
+def test_librdkafkas_configuration_is_known_by_all_names_that_java_lacks() -> None:
+    theirs = {name for _, name in lines("librdkafka.txt")} | {name for _, name, *_ in lines("confluent-kafka.txt")}
+    java = {name for _, name, *_ in lines("java.txt")} | set(JAVA)
+    ours = {way for config in CLIENTS.values() for way in spelled(config)}
+    assert theirs - java - ours <= FROM_LIBRDKAFKA
+    assert not FROM_LIBRDKAFKA & (java | ours)
+
+
 def test_our_own_name_wins_over_another_clients() -> None:
     with pytest.warns(OptionWarning):
         config = ProducerConfig.parse({"timeout.ms": 100, "request.timeout.ms": 200})
@@ -266,7 +315,7 @@ def test_the_warning_points_at_the_users_line_and_comes_once_per_process() -> No
         "import warnings; warnings.simplefilter('always')\n"
         "from pyclient.config import ProducerConfig\n"
         "for _ in range(3):\n"
-        "    ProducerConfig.parse({'queue.buffering.max.ms': 1})\n"
+        "    ProducerConfig.parse({'timeout.ms': 1})\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stderr.count("OptionWarning") == 1
