@@ -17,6 +17,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/broker/test_access.py": "ACLs, each on a cluster with users",
     "tests/broker/test_admin_beside_java.py": "all questions once by Java, on a cluster with users",
     "tests/broker/test_admin_replicas.py": "replicas that move between three brokers",
+    "tests/broker/test_admin_transactions.py::test_a_producer_is_fenced_within_seconds_where_the_log_of_transactions_has_three_replicas": "three brokers; units have the timeout that is sent",
     "tests/broker/test_admin_security.py": "ACLs and users, on a cluster with an authorizer",
     "tests/broker/test_benchmarks.py": "each benchmark once",
     "tests/broker/test_delegation_tokens.py": "tokens, on a cluster with users",

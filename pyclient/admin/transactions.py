@@ -19,7 +19,7 @@ OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """The states of a transaction that has not ended."""
 STATES: Final = ("Empty", *OPEN, "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 SHORTEST: Final = 0.001
-"""Seconds; the transaction timeout of an id that is only fenced, and begins none."""
+"""Seconds; the least transaction timeout that brokers accept."""
 
 
 class AsyncTransactionCalls(AsyncCalls):
@@ -103,15 +103,22 @@ class AsyncTransactionCalls(AsyncCalls):
     async def fence_producers(self, transactional_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, FencedProducer]:
         """Refuse whatever the present producers of transactional ids send from now on; their open transactions abort.
 
+        Commit or abort then raise `ProducerFencedError`; records fail with `InvalidProducerEpochError`. *timeout* is in
+        seconds (KIP-588). It is also how long coordinators wait for their replicas, at most ``request_timeout_ms``: it
+        must not be above the brokers' ``transaction.max.timeout.ms``.
+
         Raises:
-            TransactionalIdAuthorizationError, …: for a single one; PartialFailureError: for several.
+            TransactionalIdAuthorizationError, InvalidTxnTimeoutError (*timeout* is above that limit), …: for a single
+                one; PartialFailureError: for several.
         """
-        wanted = _ids(transactional_ids)
+        wanted, limit = _ids(transactional_ids), self._limit(timeout)
+        # Coordinators wait as long as this for the replicas of their log: too short, they abort but do not fence.
+        replicated_within = max(SHORTEST, self._broker_limit(limit))
 
         def ask(name: str) -> Any:
-            return lambda finish, deadline: init_call(name, SHORTEST, finish, deadline=deadline)
+            return lambda finish, deadline: init_call(name, replicated_within, finish, deadline=deadline)
 
-        answers = await each(self._core, {name: ask(name) for name in wanted}, self._limit(timeout))
+        answers = await each(self._core, {name: ask(name) for name in wanted}, limit)
         found: dict[str, ProducerId] = outcomes(wanted, answers, what="transactional id")
         return {name: FencedProducer(*producer) for name, producer in found.items()}
 
@@ -141,7 +148,16 @@ class TransactionCalls(BlockingCalls):
         return self._call(lambda: self._admin.abort_transaction(partition, start_offset, timeout=timeout))
 
     def fence_producers(self, transactional_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, FencedProducer]:
-        """As `AsyncAdmin.fence_producers`."""
+        """Refuse whatever the present producers of transactional ids send from now on; their open transactions abort.
+
+        Commit or abort then raise `ProducerFencedError`; records fail with `InvalidProducerEpochError`. *timeout* is in
+        seconds (KIP-588). It is also how long coordinators wait for their replicas, at most ``request_timeout_ms``: it
+        must not be above the brokers' ``transaction.max.timeout.ms``.
+
+        Raises:
+            TransactionalIdAuthorizationError, InvalidTxnTimeoutError (*timeout* is above that limit), …: for a single
+                one; PartialFailureError: for several.
+        """
         return self._call(lambda: self._admin.fence_producers(transactional_ids, timeout=timeout))
 
 

@@ -293,8 +293,8 @@ class DuplicateSequenceError(KafkaError):
 
 
 class InvalidProducerEpochError(ApplicationRecoverableError):
-    """A newer producer with the same ``transactional_id``, or a timed-out transaction, replaced this one: close it and
-    open a new one."""
+    """This producer was fenced by a newer one with its ``transactional_id`` or by ``fence_producers``, or its
+    transaction timed out: abort it. If ``abort_transaction`` raises ProducerFencedError, it was fenced: close it."""
     code, name = 47, "INVALID_PRODUCER_EPOCH"
 
 
@@ -513,7 +513,8 @@ class ThrottlingQuotaExceededError(RetriableError):
 
 
 class ProducerFencedError(ApplicationRecoverableError):
-    """A newer producer uses the same ``transactional_id``: close this one; give each running producer its own id."""
+    """A newer producer uses the same ``transactional_id``, or ``fence_producers`` fenced this one: close it; give each
+    running producer its own id."""
     code, name = 90, "PRODUCER_FENCED"
 
 

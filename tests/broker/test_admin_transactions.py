@@ -8,7 +8,7 @@ import pytest
 
 from pyclient import Admin, AsyncAdmin, Producer
 from pyclient.admin import TransactionListing
-from pyclient.errors import InvalidTxnStateError, KafkaError, TransactionalIdNotFoundError
+from pyclient.errors import InvalidProducerEpochError, InvalidTxnStateError, ProducerFencedError, TransactionalIdNotFoundError
 from pyclient.testing import LocalCluster
 from tests.kafka import make_topic
 from tests.waiting import eventually
@@ -70,10 +70,35 @@ def test_a_fenced_producer_cannot_commit_and_its_transaction_is_aborted(kafka_cl
     producer.send(topic, b"x").result(20)
     fenced = admin.fence_producers([topic])[topic]
     assert fenced.producer_epoch > 0
-    with pytest.raises(KafkaError):
+    with pytest.raises(ProducerFencedError, match="`?fence_producers`? fenced this one"):
         producer.commit_transaction()
     producer.close(0)
     assert all(each.transaction_start_offset is None for each in admin.describe_producers([tp])[tp])
+
+
+def test_a_producer_that_was_fenced_between_transactions_hears_so_of_its_next_record_and_of_the_abort(
+        kafka_cluster: LocalCluster, topic: str, admin: Admin) -> None:
+    make_topic(kafka_cluster, topic)
+    producer = transactional(kafka_cluster, topic)
+    admin.fence_producers([topic])
+    producer.begin_transaction()
+    with pytest.raises(InvalidProducerEpochError, match=r"fenced by .* If abort_transaction raises ProducerFencedError, it was fenced"):
+        producer.send(topic, b"x").result(20)
+    with pytest.raises(ProducerFencedError):
+        producer.abort_transaction()
+    producer.close(0)
+
+
+@pytest.mark.kafka(brokers=3)
+def test_a_producer_is_fenced_within_seconds_where_the_log_of_transactions_has_three_replicas(kafka_cluster: LocalCluster, topic: str, admin: Admin) -> None:
+    make_topic(kafka_cluster, topic, replicas=3)
+    producer = transactional(kafka_cluster, topic)
+    producer.begin_transaction()
+    producer.send(topic, b"x").result(20)
+    assert admin.fence_producers([topic], timeout=20)[topic].producer_epoch > 0
+    with pytest.raises(ProducerFencedError):
+        producer.commit_transaction()
+    producer.close(0)
 
 
 def test_what_is_open_at_an_offset_is_aborted_and_an_offset_without_it_refused(kafka_cluster: LocalCluster, topic: str) -> None:

@@ -121,3 +121,17 @@ def test_a_marker_that_is_refused_names_the_right() -> None:
 def test_wrong_arguments_are_refused_before_a_request(call: Any, words: str) -> None:
     with pytest.raises((TypeError, ValueError), match=words):
         asyncio.run(call(AsyncAdmin(bootstrap_servers="127.0.0.1:1")))
+
+
+@pytest.mark.parametrize(("timeout", "sent"), [(None, 30.0), (5, 5.0), (0.0001, 0.001)])
+def test_coordinators_have_the_time_of_the_call_to_replicate_that_a_producer_is_fenced(
+        monkeypatch: pytest.MonkeyPatch, timeout: float | None, sent: float) -> None:
+    seconds: list[float] = []
+
+    async def run(_core: object, calls: Any, _limit: object) -> dict[str, Any]:
+        seconds.extend(body(make(ignore, None), 0).transaction_timeout.total_seconds() for make in calls.values())
+        return dict.fromkeys(calls, (7, 1))
+
+    monkeypatch.setattr("pyclient.admin.transactions.each", run)
+    asyncio.run(AsyncAdmin(bootstrap_servers="127.0.0.1:1").fence_producers(["loans"], timeout=timeout))
+    assert seconds == [sent]
