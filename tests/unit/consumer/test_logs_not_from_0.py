@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,6 +36,14 @@ def consuming(cluster: FakeCluster, reset: str, **options: Any) -> Consumer:
 def offsets(consumer: Consumer, count: int) -> list[int]:
     """Those of the next records."""
     return [record.offset for _, record in zip(range(count), consumer, strict=False)]
+
+
+def poll_until(consumer: Consumer, read: list[int], condition: Callable[[], object]) -> None:
+    """Poll, and add the offsets of all records to *read*."""
+    def polled() -> object:
+        read.extend(record.offset for record in consumer.poll(0.01))
+        return condition()
+    eventually(polled)
 
 
 @pytest.mark.parametrize(("reset", "begin"), [
@@ -73,11 +82,11 @@ def test_C10_a_position_that_was_deleted_is_reset_and_the_log_says_what_was_skip
             consumer.commit({T0: 2})
             consumer.assign([])
             consumer.assign([T0])
-        read = [*consumer.poll(0)]
-        eventually(lambda: read.extend(consumer.poll(0.01)) or "offset 2 is not in the log" in caplog.text)
+        read: list[int] = []
+        poll_until(consumer, read, lambda: "offset 2 is not in the log" in caplog.text)
         cluster.produce("t", b"new")
-        eventually(lambda: read.extend(consumer.poll(0.01)) or len(read) > NEXT - begin)
-    assert [each.offset for each in read] == [*range(begin, NEXT + 1)]
+        poll_until(consumer, read, lambda: len(read) > NEXT - begin)
+    assert read == [*range(begin, NEXT + 1)]
     assert f"offset 2 is not in the log, so auto_offset_reset continues at offset {begin}" in caplog.text
 
 
