@@ -179,10 +179,13 @@ class Driver:
         except Exception:  # noqa: BLE001 the next turn goes on
             self._looks = True
             _log.exception("a defect in the client: a lone record could not be sent; the client continues with the next turn")
+        except BaseException:  # in an async client's task
+            self._looks = True
+            raise
         finally:
             self._turning = False
-        if self._looks:
-            self._schedule()
+            if self._looks:
+                self._schedule()
 
     def _send_lone(self, connections: ConnectionPool) -> bool:
         """Write a request that is the only thing to do; returns whether it was."""

@@ -82,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self.secured = False  # by TLS
         self.known_as: str | None = None  # the broker's name in logins, if it is not the host of its address
         self.has_identity: bool | None = None  # whether TLS can present a client certificate; None if only the user knows
+        self._writing: list[Request] = []  # one without a response (acks=0), until the transport has it
         self.wrote_unanswered = False  # a request without a response (acks=0) was written
         self.bytes_out = 0
         self.client_id = client_id or None
@@ -284,7 +285,11 @@ class Connection(asyncio.BufferedProtocol):
         self._write_buffer.write([rest])
 
     def send(self, request: Request) -> None:
-        """Write a request; its ``done`` is called exactly once, whatever happens."""
+        """Write a request; its ``done`` is called exactly once.
+
+        When this raises, close the connection if it `awaits` the request or `bytes_out` has changed. Otherwise nothing
+        was written, and ``done`` was not called.
+        """
         try:
             version = self.versions.choose(request.api, request.versions)
         except UnsupportedVersionError as error:
@@ -297,10 +302,19 @@ class Connection(asyncio.BufferedProtocol):
         if request.answered:
             self._write(pieces, request.api, version, request.timeout, request.done, held=request.held, patience=request.patience)
         else:
-            self.wrote_unanswered = True
-            self.idle_since = self._clock()
-            self._put(sum(map(len, pieces)), [b"".join(pieces)])  # a copy: no response says when the pieces are free again
-            request.done(self._clock(), Reply(version, None))
+            self._write_unanswered(request, version, b"".join(pieces))  # a copy: no response says when the pieces are free again
+
+    def _write_unanswered(self, request: Request, version: int, data: bytes) -> None:
+        self.wrote_unanswered = True
+        self.idle_since = self._clock()
+        now, reply = self._clock(), Reply(version, None)
+        self._writing.append(request)
+        self._put(len(data), [data])
+        self._writing.pop().done(now, reply)
+
+    def awaits(self, request: Request) -> bool:
+        """Whether *request* is in flight, or being written."""
+        return request in self._writing or any(each.done is request.done for each in self.requests)
 
     def _write(self, pieces: list[Buffer], api: Api, version: int, timeout: float,
                done: Callable[[float, Reply | Unknown], bool | None], *, held: float | None = 0.0, patience: float | None = None) -> None:
@@ -434,6 +448,8 @@ class Connection(asyncio.BufferedProtocol):
         lost = self.in_flight
         self.ending = Ending(cause, by_peer, lost)
         self.requests.fail(self._clock(), cause)
+        while self._writing:
+            self._writing.pop().done(self._clock(), Unknown(cause))
         _log.debug("%s: %s; %s in flight", self.label, said_of(self.label, cause).rstrip("."), counted(lost, "request"))
         self._on_lost(self, cause)
 
@@ -453,6 +469,11 @@ def _timed_out(label: str, api: Api, seconds: float) -> KafkaError:
     return ResponseTimeoutError(
         f"{label} did not answer {api.title} within {seconds:.1f} s (request_timeout_ms); the connection is closed, and the outcome of all "
         "requests in flight on it is unknown.")
+
+
+def interrupted(label: str, title: str, error: BaseException) -> KafkaError:
+    """Why the outcome of a request is unknown that was being written."""
+    return DisconnectError(f"{label}: {title} may have been written in part: it was interrupted by {error!r}")
 
 
 def _closed_by_peer(connection: Connection, error: Exception | None) -> KafkaError:

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 from pyclient.errors import KafkaError
 from pyclient.net.connection import Connection
+from pyclient.runtime.deferred_exceptions import DeferredExceptions
 from pyclient.runtime.deferred_signals import DeferredSignals
 from pyclient.runtime.loop_lending import LendingSelector
 
@@ -66,17 +67,22 @@ class LoopLender:
         """
         if (not wait and not self.selector.asleep) or not _has_stack():
             return False
-        held = self._signals.hold()
-        try:
-            if not self.selector.borrow(wait):
-                return False
+        with DeferredExceptions():
+            held = self._signals.hold()
             try:
-                work()
-                self._wake_if_closing()
+                return self._run(work, wait)
             finally:
-                self.selector.give_back()
+                self._signals.release(held)
+
+    def _run(self, work: Callable[[], object], wait: float) -> bool:
+        """Nothing is raised into this thread meanwhile: that would leave the client half changed, or the lock held."""
+        if not self.selector.borrow(wait):
+            return False
+        try:
+            work()
+            self._wake_if_closing()
         finally:
-            self._signals.release(held)
+            self.selector.give_back()
         return True
 
     def wait(self, awaited: Awaited, seconds: float | None) -> None:

@@ -23,7 +23,7 @@ from pyclient.core.silence import patience
 from pyclient.errors import AuthenticationError, DisconnectError, KafkaError
 from pyclient.metric_values import Total, Windows
 from pyclient.metrics import Metrics
-from pyclient.net.connection import Connection
+from pyclient.net.connection import Connection, interrupted
 from pyclient.net.connector import Connector
 from pyclient.net.node_connections import ClosingConnections, NodeConnections, least_loaded, longest_untried, next_node_at
 from pyclient.net.node_failures import NodeFailures
@@ -189,11 +189,13 @@ class ConnectionPool:
             self._not_sent(request, DisconnectError(f"the connection to node {request.node} was lost before {request.api.title} was sent"))
             return None
         self._metrics.sent(request.node)
+        written = connection.bytes_out
         try:
             connection.send(request)
-        except Exception as error:  # noqa: BLE001 every request needs an outcome
-            _log.exception("a defect in the client: a %s request could not be encoded", request.api.title)
-            self._not_sent(request, KafkaError(f"a {request.api.title} request could not be encoded: {error!r}"))
+        except BaseException as error:  # every request needs an outcome, also if an exception was raised into this thread
+            self._not_written(connection, request, error, begun=connection.bytes_out > written or connection.awaits(request))
+            if not isinstance(error, Exception):
+                raise
             return None
         return connection
 
@@ -202,6 +204,19 @@ class ConnectionPool:
         self._due = earliest(self._due, deadline)
         if deadline is not None:
             self._on_quiet(deadline)
+
+    def _not_written(self, connection: Connection, request: Request, error: BaseException, *, begun: bool) -> None:
+        """*begun*: some of it may have been written. The connection then reports the outcome, `Unknown`, when it closes.
+        """
+        title = request.api.title
+        if begun:
+            _log.warning("%s: sending %s was interrupted by %r; closing the connection", connection.label, title, error)
+            connection.close(interrupted(connection.label, title, error))
+        elif isinstance(error, Exception):
+            _log.error("a defect in the client: a %s request could not be encoded", title, exc_info=error)
+            self._not_sent(request, KafkaError(f"a {title} request could not be encoded: {error!r}"))
+        else:
+            self._not_sent(request, DisconnectError(f"{title} was not sent: {error!r}"))
 
     def _not_sent(self, request: Request, cause: KafkaError) -> None:
         request.done(self._clock(), NotSent(cause))

@@ -26,6 +26,8 @@ from cython.cimports.pyclient.runtime.epoll import set_time
 import logging
 import sys
 
+from pyclient.runtime.deferred_exceptions import DeferredExceptions
+
 _log = logging.getLogger(__name__)
 LARGEST = cython.declare(cython.Py_ssize_t, 1 << 19)  # bytes of open batches: checksummed without letting other threads in
 LONGEST_WAIT_S = cython.declare(cython.double, 0.1)  # an answer that takes longer costs no more when the loop reads it
@@ -260,11 +262,12 @@ class TransactionExchange(LoneExchange):
         began: cython.double = self._clock()
         outcome: cython.int = self._try(began, False)
         if outcome == NOTIFIES:
-            held = self._hold_signals()
-            try:
-                outcome = self._try(began, True)
-            finally:
-                self._release_signals(held)
+            with DeferredExceptions():
+                held = self._hold_signals()
+                try:
+                    outcome = self._try(began, True)
+                finally:
+                    self._release_signals(held)
         if outcome != DONE:
             return False
         self.commits += 1

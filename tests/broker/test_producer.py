@@ -16,6 +16,7 @@ from pyclient.errors import (
 )
 from pyclient.testing import LocalCluster
 from tests.kafka import WRITTEN_AT, make_topic, read
+from tests.raised_into import Sending
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -409,3 +410,16 @@ def test_the_async_producer_raises_unseen_failures_and_not_those_awaited(kafka_c
                 await producer.flush()
 
     asyncio.run(main())
+
+
+def test_exceptions_raised_into_a_thread_that_sends_lose_and_double_nothing(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic)
+    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, linger_ms=0, compression_type="gzip") as producer:  # without lanes
+        sending = Sending(producer, topic, seed=1)
+        sending.run(100)
+        last = producer.send(topic, b"last", partition=0).result(20)
+        producer.flush(20)
+    assert last.offset is not None
+    stored = [record.value for record in read(kafka_cluster, partitions, last.offset + 1)]
+    sending.check(stored[:-1])
+    assert stored[-1] == b"last"

@@ -1,0 +1,115 @@
+"""Exceptions that other threads raise into one that sends: time limits of dramatiq, stopit and func_timeout.
+
+PYCLIENT_INTERRUPT_ROUNDS makes them more.
+"""
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from pyclient import Producer
+from pyclient.producer.lone_lanes import LoneLanes
+from pyclient.runtime.deferred_exceptions import DeferredExceptions
+from pyclient.testing import FakeCluster
+from tests.interrupted_at import interrupted_at
+from tests.raised_into import Interrupt, Sending, TimeLimit, end_transaction, raise_into
+
+ROUNDS = int(os.environ.get("PYCLIENT_INTERRUPT_ROUNDS", "100"))
+HOLDS_BACK = pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="not on free-threaded builds")
+
+
+def step() -> None:
+    """One at which Python raises what was raised into the thread."""
+
+
+# ---- what holds them back -------------------------------------------------------------------------------------------
+
+
+@HOLDS_BACK
+def test_an_exception_raised_into_a_block_is_raised_behind_it() -> None:
+    steps = []
+    with pytest.raises(TimeLimit):
+        with DeferredExceptions():
+            raise_into(threading.get_ident(), TimeLimit)
+            step()
+            with DeferredExceptions():
+                step()
+            step()
+            steps.append("all")
+        step()
+    assert steps == ["all"]
+
+
+@HOLDS_BACK
+def test_a_block_that_ends_with_an_error_lets_exceptions_through_afterwards() -> None:
+    with pytest.raises(ValueError, match="mine"), DeferredExceptions():
+        raise ValueError("mine")
+    with pytest.raises(Interrupt):
+        raise_into(threading.get_ident(), Interrupt)
+        step()
+
+
+# ---- at each step ---------------------------------------------------------------------------------------------------
+
+
+def test_an_exception_in_any_function_of_a_send_leaves_a_producer_that_reports_each_outcome_once(
+        cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LoneLanes, "answered", lambda lanes, connection: None)  # they run no interpreted code
+    cluster.create_topic("t")
+    reported: list[bytes] = []
+    number, going_on = 1, True
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as producer:
+        while going_on:
+            value = b"%d" % number
+            try:
+                going_on = interrupted_at(number, lambda value=value: send_and_wait(producer, value, reported),  # type: ignore[misc]
+                                          handler=lambda: raise_into(threading.get_ident(), Interrupt), where="call")
+                step()
+            except Interrupt:
+                pass
+            producer.send("t", b"again").result(20)
+            producer.flush(20)
+            number += 1
+    log = [record.value for record in cluster.records("t")]
+    assert number > 20
+    assert len(reported) == len(set(reported))
+    assert sorted(reported) == sorted(value for value in log if value not in (b"again", None))
+
+
+def send_and_wait(producer: Producer[Any, Any], value: bytes, reported: list[bytes]) -> None:
+    def on_delivery(delivery: Any) -> None:
+        delivery.exception()
+        reported.append(value)
+
+    producer.send("t", value, on_delivery=on_delivery).result(20)
+
+
+# ---- at any time ----------------------------------------------------------------------------------------------------
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "lone records": {"linger_ms": 0},
+    "without lanes": {"linger_ms": 0, "compression_type": "gzip"},
+    "batches": {"linger_ms": 1},
+    "no answers": {"linger_ms": 0, "acks": 0, "enable_idempotence": False},
+    "transactions": {"transactional_id": "numbers"},
+}
+
+
+@pytest.mark.parametrize("how", OPTIONS)
+def test_exceptions_raised_into_a_thread_that_sends_lose_and_double_nothing(cluster: FakeCluster, interrupt_seed: int, how: str) -> None:
+    cluster.create_topic("t")
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, **OPTIONS[how]) as producer:
+        if how == "transactions":
+            producer.init_transactions()
+        sending = Sending(producer, "t", interrupt_seed, transactions=how == "transactions")
+        sending.run(ROUNDS // 2)
+        if how == "transactions":
+            end_transaction(producer)
+            producer.begin_transaction()
+        producer.send("t", b"last").result(20)
+        producer.flush(20)
+        sending.check([record.value for record in cluster.records("t") if record.value != b"last"])
