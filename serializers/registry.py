@@ -24,11 +24,12 @@ from pyclient.serializers.registry_core import (
     Request,
     Response,
     SchemaReference,
+    SchemaRule,
     Steps,
 )
 from pyclient.serializers.registry_http import Body, RegistryOptions, failure, httpx_module, registry_options, retry_settings
 
-__all__ = ["AsyncSchemaRegistryClient", "Compatibility", "RegisteredSchema", "RegistrySchema", "SchemaReference", "SchemaRegistryClient"]
+__all__ = ["AsyncSchemaRegistryClient", "Compatibility", "RegisteredSchema", "RegistrySchema", "SchemaReference", "SchemaRegistryClient", "SchemaRule"]
 T = TypeVar("T")
 TIMEOUT_MS: Final = 5_000
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, ClassVar, Final, NamedTuple
 
 from pyclient.errors import ConfigurationError, SerializationError
@@ -34,9 +34,9 @@ class AvroRegistrySerde(RegistrySerde):
 
     def __init__(self, registry: SchemaRegistryClient, schema: SchemaSource | None = None, *, strict: bool = True, validate: bool = True,
                  subject: str | SubjectName = "topic", auto_register: bool = True, use_latest: bool = False, normalize: bool = False,
-                 id_in: str = "value", references: Iterable[SchemaReference] = ()) -> None:
+                 id_in: str = "value", references: Iterable[SchemaReference] = (), ignore_rules: Collection[str] = ()) -> None:
         super().__init__(registry, subject=subject, auto_register=auto_register, use_latest=use_latest, normalize=normalize, id_in=id_in,
-                         references=references)
+                         references=references, ignore_rules=ignore_rules)
         self._source: Final = schema
         self._strict, self._validate = strict, validate
         self._parsed: dict[RegistrySchema, AvroSchema] = {}

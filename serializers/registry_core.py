@@ -40,14 +40,23 @@ class RegistrySchema(NamedTuple):
     references: tuple[SchemaReference, ...] = ()
 
 
+class SchemaRule(NamedTuple):
+    """A rule of a schema, such as ``encryptPII`` of type ``ENCRYPT``, which clients are to carry out."""
+
+    name: str
+    type: str
+    is_disabled: bool = False
+
+
 class RegisteredSchema(NamedTuple):
-    """A schema with its place in the registry. ``version`` and ``guid`` are None where the registry did not say."""
+    """A schema and its place in the registry. ``version``, ``guid``, ``rules``: None where the registry did not say."""
 
     id: int
     schema: RegistrySchema
     subject: str | None = None
     version: int | None = None
     guid: uuid.UUID | None = None
+    rules: tuple[SchemaRule, ...] | None = None
 
 
 class Compatibility(NamedTuple):
@@ -143,7 +152,8 @@ class RegistryCore:
             return known
         request = Request("GET", f"schemas/ids/{schema_id}{f'?subject={_quoted(subject)}' if subject else ''}", None, subject)
         answer = _accepted(request, (yield request))
-        found = RegisteredSchema(schema_id, _schema(request, answer), subject, None, _guid(answer.body))
+        read = RegisteredSchema(schema_id, _schema(request, answer), subject, None, _guid(answer.body), _rules(request, answer))
+        found = yield from self._placed(read)
         with self._lock:
             self._by_id[subject, schema_id] = found
         return found
@@ -154,10 +164,23 @@ class RegistryCore:
         request = Request("GET", f"schemas/guids/{guid}")
         answer = _accepted(request, (yield request))
         number = answer.body.get("id") if isinstance(answer.body, dict) else None
-        found = RegisteredSchema(number if isinstance(number, int) else -1, _schema(request, answer), guid=guid)
+        read = RegisteredSchema(number if isinstance(number, int) else -1, _schema(request, answer), guid=guid, rules=_rules(request, answer))
+        found = yield from self._placed(read)
         with self._lock:
             self._by_guid[guid] = found
         return found
+
+    def _placed(self, found: RegisteredSchema) -> Steps[RegisteredSchema]:
+        """A schema that was read by its id; with rules it gets a subject and version, which errors about these name."""
+        if not found.rules or found.id < 0:
+            return found
+        answer = yield Request("GET", f"schemas/ids/{found.id}/versions")
+        try:
+            places = {str(each["subject"]): int(each["version"]) for each in answer.body}
+        except (LookupError, TypeError, ValueError):
+            return found  # an old registry; the id must do
+        subject = found.subject if found.subject in places else next(iter(places), None)
+        return found if subject is None else found._replace(subject=subject, version=places[subject])
 
     def version(self, subject: str, version: int) -> Steps[RegisteredSchema]:
         if (known := self._by_version.get((subject, version))) is not None:
@@ -189,7 +212,7 @@ class RegistryCore:
         with self._lock:
             if found.subject is not None and found.version is not None:
                 self._by_version[found.subject, found.version] = found
-            if found.guid is not None:
+            if found.guid is not None and found.rules is not None:
                 self._by_guid[found.guid] = found
         return found
 
@@ -262,7 +285,21 @@ def _registered(request: Request, answer: Response, schema: RegistrySchema, subj
     if not 0 <= schema_id <= LONGEST_ID:
         raise _invalid(request, answer, "an id of 32 bits")
     version = answer.body.get("version")
-    return RegisteredSchema(schema_id, schema, subject, version if isinstance(version, int) else None, _guid(answer.body))
+    return RegisteredSchema(schema_id, schema, subject, version if isinstance(version, int) else None, _guid(answer.body), _rules_said(request, answer))
+
+
+def _rules_said(request: Request, answer: Response) -> tuple[SchemaRule, ...] | None:
+    """None: the answer lacks the schema, so that it says nothing about rules."""
+    return _rules(request, answer) if "schema" in answer.body or "ruleSet" in answer.body else None
+
+
+def _rules(request: Request, answer: Response) -> tuple[SchemaRule, ...]:
+    """Rules of all kinds: of the domain, of migrations, of encodings."""
+    kinds = answer.body.get("ruleSet") or {}
+    try:
+        return tuple(SchemaRule(str(each["name"]), str(each.get("type")), each.get("disabled") is True) for rules in kinds.values() for each in rules or ())
+    except (LookupError, TypeError, AttributeError):
+        raise _invalid(request, answer, "a ruleSet of rules with names") from None
 
 
 def _guid(body: Any) -> uuid.UUID | None:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -26,9 +26,9 @@ class JsonSchemaRegistrySerde(RegistrySerde):
 
     def __init__(self, registry: SchemaRegistryClient, schema: str | Path | Mapping[str, Any] | None = None, *, validate: bool = True,
                  subject: str | SubjectName = "topic", auto_register: bool = True, use_latest: bool = False, normalize: bool = False,
-                 id_in: str = "value", references: Iterable[SchemaReference] = ()) -> None:
+                 id_in: str = "value", references: Iterable[SchemaReference] = (), ignore_rules: Collection[str] = ()) -> None:
         super().__init__(registry, subject=subject, auto_register=auto_register, use_latest=use_latest, normalize=normalize, id_in=id_in,
-                         references=references)
+                         references=references, ignore_rules=ignore_rules)
         self._text: Final = _text(schema)
         self._title = None if self._text is None else _value(self._text).get("title")
         self._validate = validate

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Collection
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from pyclient.errors import ConfigurationError, SerializationError
@@ -20,16 +21,18 @@ WELL_KNOWN: Final = ("google/protobuf/", "google/type/", "confluent/")
 class ProtobufRegistrySerde(RegistrySerde, Generic[M]):
     """Messages of one generated class, which may be nested in another message.
 
-    The files that the message's file imports are registered as references, under their names. The schema is not needed
-    to read: the class is; *check_id* asks the registry all the same, so that unknown ids are an error. The other
-    arguments are those of `RegistrySerde`.
+    The files that the message's file imports are registered as references, under their names. The class reads, not the
+    schema, which is asked for because of its rules; ``check_id=False`` reads without a registry: ids that it does not
+    know and rules go unnoticed. The other arguments are those of `RegistrySerde`.
     """
 
     TYPE: ClassVar[str] = "PROTOBUF"
 
-    def __init__(self, registry: SchemaRegistryClient, message: type[M], *, check_id: bool = False, subject: str | SubjectName = "topic",
-                 auto_register: bool = True, use_latest: bool = False, normalize: bool = False, id_in: str = "value") -> None:
-        super().__init__(registry, subject=subject, auto_register=auto_register, use_latest=use_latest, normalize=normalize, id_in=id_in)
+    def __init__(self, registry: SchemaRegistryClient, message: type[M], *, check_id: bool = True, subject: str | SubjectName = "topic",
+                 auto_register: bool = True, use_latest: bool = False, normalize: bool = False, id_in: str = "value",
+                 ignore_rules: Collection[str] = ()) -> None:
+        super().__init__(registry, subject=subject, auto_register=auto_register, use_latest=use_latest, normalize=normalize, id_in=id_in,
+                         ignore_rules=ignore_rules)
         if not hasattr(message, "DESCRIPTOR") or not hasattr(message, "FromString"):
             raise ConfigurationError(f"message: expected a generated class of Protobuf, got {message!r}; it needs pip install 'pyclient-kafka[protobuf]'")
         self._message: Any = message
@@ -58,7 +61,7 @@ class ProtobufRegistrySerde(RegistrySerde, Generic[M]):
 
         Raises:
             SerializationError: the data is not a message of the class.
-            SchemaRegistryError: with *check_id*, the registry does not know the id or does not answer.
+            SchemaRegistryError: the registry does not know the id, or does not answer and the id is new.
         """
         if data is None:
             return None
@@ -73,12 +76,12 @@ class ProtobufRegistrySerde(RegistrySerde, Generic[M]):
         return message
 
     async def prepare_deserialize_async(self, topic: str, data: bytes | None, headers: Headers = ()) -> None:
-        """As in `RegistrySerde`; nothing to ask without *check_id*."""
+        """As in `RegistrySerde`; nothing to ask with ``check_id=False``."""
         if self._check_id:
             await super().prepare_deserialize_async(topic, data, headers)
 
     def is_prepared(self, topic: str, data: bytes | None, headers: Headers = ()) -> bool:
-        """As in `RegistrySerde`; always without *check_id*."""
+        """As in `RegistrySerde`; always with ``check_id=False``."""
         return not self._check_id or super().is_prepared(topic, data, headers)
 
     def _own_schema(self) -> RegistrySchema:

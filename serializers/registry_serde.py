@@ -8,13 +8,13 @@ import asyncio
 import logging
 import struct
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from pyclient.errors import ConfigurationError, SchemaRegistryUnavailableError, SerializationError
+from pyclient.errors import ConfigurationError, SchemaRegistryError, SchemaRegistryUnavailableError, SerializationError
 from pyclient.plugins import Serialized
 from pyclient.records import Headers
-from pyclient.serializers.registry import RegisteredSchema, RegistrySchema, SchemaReference, SchemaRegistryClient
+from pyclient.serializers.registry import RegisteredSchema, RegistrySchema, SchemaReference, SchemaRegistryClient, SchemaRule
 
 log = logging.getLogger(__name__)
 MAGIC: Final = 0
@@ -76,13 +76,15 @@ class RegistrySerde:
         normalize: let the registry normalize schemas before it compares them.
         id_in: ``value``: the data begins with the schema's id. ``headers``: a header has the schema's GUID, and the
             data is the value's bytes alone. Both are read.
+        ignore_rules: names of schemas' rules to ignore. A schema with any other rule that is not disabled, such as
+            field encryption, is refused when writing and when reading: no rule is carried out.
     """
 
     TYPE: ClassVar[str]
     adds_headers: ClassVar[bool] = True
 
     def __init__(self, registry: SchemaRegistryClient, *, subject: str | SubjectName = "topic", auto_register: bool = True, use_latest: bool = False,
-                 normalize: bool = False, id_in: str = "value", references: Iterable[SchemaReference] = ()) -> None:
+                 normalize: bool = False, id_in: str = "value", references: Iterable[SchemaReference] = (), ignore_rules: Collection[str] = ()) -> None:
         if not isinstance(registry, SchemaRegistryClient):
             raise ConfigurationError(f"registry: expected a SchemaRegistryClient, got {type(registry).__name__}; async clients take one too, and "
                                      "call it outside of their loop")
@@ -90,12 +92,15 @@ class RegistrySerde:
             raise ConfigurationError(f"subject = {subject!r}: expected {', '.join(SUBJECTS)}, or a function", option="subject")
         if id_in not in ("value", "headers"):
             raise ConfigurationError(f"id_in = {id_in!r}: expected 'value' or 'headers'", option="id_in")
+        if isinstance(ignore_rules, str):
+            raise ConfigurationError(f"ignore_rules = {ignore_rules!r}: expected a set of names, such as {{{ignore_rules!r}}}", option="ignore_rules")
         self.registry: Final = registry
         self.is_key = False
         self._subject = SUBJECTS[subject] if isinstance(subject, str) else subject
         self._auto_register, self._use_latest, self._normalize = auto_register, use_latest, normalize
         self._in_headers = id_in == "headers"
         self._references: Final = tuple(references)
+        self._ignored_rules: Final = frozenset(ignore_rules)
         self._written: dict[str, RegisteredSchema] = {}
 
     def configure(self, *, is_key: bool) -> None:
@@ -139,15 +144,24 @@ class RegistrySerde:
     def _schema_for(self, topic: str) -> RegisteredSchema:
         """The schema to write with; asks the registry at its first use."""
         if (known := self._known(topic)) is not None:
-            return known
+            return self._allowed(known)
         subject = self.subject(topic)
         if self._use_latest:
-            return self._latest(subject)
+            return self._allowed(self._latest(subject))
         schema = self._own_schema()
         if schema is None:
             raise SerializationError(f"{type(self).__name__} has no schema to write topic {topic!r} with: give one, or set use_latest")
         ask = self.registry.register if self._auto_register else self.registry.lookup
-        found = self._written[topic] = self._with_guid(ask(subject, schema, normalize=self._normalize))
+        found = self._with_guid(ask(subject, schema, normalize=self._normalize))
+        self._allowed(found if found.rules is not None else self.registry.schema(found.id, subject=subject))
+        self._written[topic] = found
+        return found
+
+    def _allowed(self, found: RegisteredSchema) -> RegisteredSchema:
+        """*found*, unless it has a rule that would have to be carried out: this client carries out none."""
+        for rule in found.rules or ():
+            if not rule.is_disabled and rule.name not in self._ignored_rules:
+                raise _has_rule(found, rule)
         return found
 
     def _latest(self, subject: str) -> RegisteredSchema:
@@ -220,4 +234,11 @@ class RegistrySerde:
         found = self.registry.core.known(framed.schema_id) or self.registry.schema(framed.schema_id)
         if found.schema.type != self.TYPE:
             raise SerializationError(f"{_place(topic)}the data was written with the {found.schema.type} schema {framed.schema_id}, not with one of type {self.TYPE}")
-        return found
+        return self._allowed(found)
+
+
+def _has_rule(found: RegisteredSchema, rule: SchemaRule) -> SchemaRegistryError:
+    number = found.guid if found.id < 0 else found.id
+    place = f"schema {number}" if found.subject is None else f"version {found.version} of subject {found.subject!r} (schema {number})"
+    return SchemaRegistryError(f"{place} has the rule {rule.name!r} of type {rule.type}, and this client carries out no rules; "
+                               f"ignore_rules={{{rule.name!r}}} writes and reads without it", subject=found.subject)

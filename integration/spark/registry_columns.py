@@ -7,7 +7,7 @@ stays Arrow: `pyclient.serializers.avro_arrow` decodes and encodes whole columns
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -39,7 +39,7 @@ SHOWN: Final = 5
 
 def from_registry(column: Column | str, registry: Registry, *, subject: str | None = None, schema: SchemaSource | None = None,
                   references: Sequence[SchemaReference] = (), headers: Column | str | None = None, is_key: bool = False,
-                  on_error: Literal["raise", "null"] = "raise") -> Column:
+                  on_error: Literal["raise", "null"] = "raise", ignore_rules: Collection[str] = ()) -> Column:
     """The values of *column*, binary Avro data with the id of its schema, in the columns of one schema.
 
     Give *subject*, whose latest schema at this moment is taken, or *schema* with its *references*. Data of other
@@ -48,11 +48,11 @@ def from_registry(column: Column | str, registry: Registry, *, subject: str | No
     *registry* is a URL, a list of them, or a mapping of the arguments of `SchemaRegistryClient`, such as
     ``{"url": ..., "basic_auth": (user, password)}``. *headers* names the column of headers where these hold the
     schema's GUID, and *is_key* whether *column* is a key, which has another header. *on_error* is ``"raise"``, which
-    ends the task, or ``"null"``.
+    ends the task, or ``"null"``. *ignore_rules* is that of `AvroRegistrySerde`.
 
     Raises:
         ConfigurationError: an argument is wrong, or the schema has no columns in Spark.
-        SchemaRegistryError: the registry does not know the subject, or does not answer.
+        SchemaRegistryError: the registry does not know the subject, or does not answer; or the schema has a rule.
     """
     if (subject is None) == (schema is None):
         raise ConfigurationError("from_registry needs the columns to read as: give subject= to take its latest schema, or schema=, one of them",
@@ -61,19 +61,20 @@ def from_registry(column: Column | str, registry: Registry, *, subject: str | No
         raise ConfigurationError(f"on_error = {on_error!r}: expected 'raise' or 'null'", option="on_error")
     arguments = _arguments(registry)
     with _client(arguments) as client:
-        wanted = _schema_to_read(client, subject, schema, references)
-    task = Reading(_described("from_registry", column, subject), arguments, wanted, is_key, keeps_errors=on_error == "null")
+        wanted = _schema_to_read(client, subject, schema, references, ignore_rules)
+    task = Reading(_described("from_registry", column, subject), arguments, wanted, is_key, frozenset(ignore_rules), keeps_errors=on_error == "null")
     return _udf("from_registry", task, spark_type(node_of(wanted.parsed)))(*([column] if headers is None else [column, headers]))
 
 
 def to_registry(column: Column | str, registry: Registry, *, subject: str, schema: SchemaSource | None = None,
-                references: Sequence[SchemaReference] = (), auto_register: bool = True, normalize: bool = False, strict: bool = True) -> Column:
+                references: Sequence[SchemaReference] = (), auto_register: bool = True, normalize: bool = False, strict: bool = True,
+                ignore_rules: Collection[str] = ()) -> Column:
     """The values of *column*, a struct for a record, as binary Avro data that begins with the id of its schema.
 
     *schema* is registered under *subject* at once, or must be there with ``auto_register=False``. Without one, the
     subject's latest schema at this moment is taken. Fields are found by name; one that is missing gets its default,
     and *strict* refuses those that the schema does not have. Null stays null: a tombstone. *registry* is as in
-    `from_registry`; *references* and *normalize* are those of `AvroRegistrySerde`.
+    `from_registry`; *references*, *normalize* and *ignore_rules* are those of `AvroRegistrySerde`.
 
     Raises:
         ConfigurationError: an argument is wrong, or the schema has no columns in Spark.
@@ -81,7 +82,7 @@ def to_registry(column: Column | str, registry: Registry, *, subject: str, schem
     """
     with _client(_arguments(registry)) as client:
         serde = AvroRegistrySerde(client, schema, subject=lambda *_: subject, auto_register=auto_register, use_latest=schema is None,
-                                  normalize=normalize, references=references)
+                                  normalize=normalize, references=references, ignore_rules=ignore_rules)
         written, prefix = serde.column_source().written("")
     spark_type(node_of(written.parsed))  # what Spark has no columns for is refused here, not in tasks
     from pyspark.sql.types import BinaryType
@@ -105,10 +106,11 @@ def _client(arguments: dict[str, Any]) -> SchemaRegistryClient:
         raise ConfigurationError(f"registry: {str(error).rpartition('__init__() ')[2]}", option="registry") from None
 
 
-def _schema_to_read(client: SchemaRegistryClient, subject: str | None, schema: SchemaSource | None, references: Sequence[SchemaReference]) -> AvroSchema:
+def _schema_to_read(client: SchemaRegistryClient, subject: str | None, schema: SchemaSource | None, references: Sequence[SchemaReference],
+                    ignore_rules: Collection[str]) -> AvroSchema:
     if subject is not None:
-        return AvroRegistrySerde(client, subject=lambda *_: subject, use_latest=True).column_source().written("")[0]
-    found = AvroRegistrySerde(client, schema, references=references).schema
+        return AvroRegistrySerde(client, subject=lambda *_: subject, use_latest=True, ignore_rules=ignore_rules).column_source().written("")[0]
+    found = AvroRegistrySerde(client, schema, references=references, ignore_rules=ignore_rules).schema
     assert found is not None, "it was given"
     return found
 
@@ -148,14 +150,14 @@ class _Kept(NamedTuple):
 _kept: Final[dict[bytes, _Kept]] = {}
 
 
-def _decoder(registry: Mapping[str, Any], schema: AvroSchema) -> AvroDecoder:
+def _decoder(registry: Mapping[str, Any], schema: AvroSchema, ignore_rules: frozenset[str]) -> AvroDecoder:
     """It keeps errors in any case: it knows no topic and offset to name."""
-    key = hashlib.sha256(pickled({**registry, "schema of the column": schema})).digest()
+    key = hashlib.sha256(pickled({**registry, "schema of the column": schema, "ignored rules": sorted(ignore_rules)})).digest()
     if key not in _kept:
         if len(_kept) >= MOST_DECODERS:
             forget()
         client = SchemaRegistryClient(**registry)
-        _kept[key] = _Kept(client, AvroDecoder(AvroRegistrySerde(client, schema), on_error="null"))
+        _kept[key] = _Kept(client, AvroDecoder(AvroRegistrySerde(client, schema, ignore_rules=ignore_rules), on_error="null"))
     return _kept[key].decoder
 
 
@@ -173,13 +175,14 @@ class Reading:
     registry: dict[str, Any] = attrs.field(repr=False)
     schema: AvroSchema
     is_key: bool
+    ignore_rules: frozenset[str] = frozenset()
     keeps_errors: bool = attrs.field(kw_only=True)
 
     def __call__(self, data: Any, headers: Any | None = None) -> Any:
         pa = import_module("pyarrow")
 
         data = data.cast(pa.binary())
-        values, errors = _decoder(self.registry, self.schema).decode(data, headers, lambda row: Record("", 0, row, -1), is_key=self.is_key)
+        values, errors = _decoder(self.registry, self.schema, self.ignore_rules).decode(data, headers, lambda row: Record("", 0, row, -1), is_key=self.is_key)
         if not self.keeps_errors and errors.null_count < len(errors):
             row = errors.is_valid().index(True).as_py()
             raise self._refused(data[row].as_py(), errors[row].as_py())

@@ -44,12 +44,14 @@ class _Content(NamedTuple):
     type: str
     text: str
     references: tuple[tuple[str, str, int], ...]
+    rules: str = "null"
+    """The JSON of the ruleSet."""
 
     @property
     def key(self) -> str:
         """JSON is the same whatever its spaces are; in Avro a type is the same by its name and in an object."""
         text = self.text if self.type == "PROTOBUF" else json.dumps(_plain(json.loads(self.text)) if self.type == "AVRO" else json.loads(self.text))
-        return repr((self.type, text, self.references))
+        return repr((self.type, text, self.references, self.rules))
 
     @property
     def guid(self) -> uuid.UUID:
@@ -62,6 +64,8 @@ class _Content(NamedTuple):
             found["schemaType"] = self.type
         if self.references:
             found["references"] = [dict(zip(("name", "subject", "version"), each, strict=True)) for each in self.references]
+        if self.rules != "null":
+            found["ruleSet"] = json.loads(self.rules)
         return found
 
 
@@ -128,7 +132,7 @@ class _Model:
         if not isinstance(text, str) or kind not in TYPES:
             raise _RefusedError(422, 42201, f"Invalid schema of type {kind}")
         references = tuple((each["name"], each["subject"], int(each["version"])) for each in fields.get("references") or ())
-        content = _Content(kind, text, references)
+        content = _Content(kind, text, references, json.dumps(fields.get("ruleSet")))
         try:
             self._check(content)
         except _RefusedError:
@@ -152,6 +156,7 @@ class _Model:
         return AvroSchema(content.text, references=[self._avro(each) for each in found])
 
     def register(self, subject: str, content: _Content) -> dict[str, Any]:
+        content = self._inherited(subject, content)
         versions = self._subjects.setdefault(subject, {})
         schema_id = self._ids.get(content.key)
         if schema_id is None or schema_id not in versions.values():
@@ -171,11 +176,16 @@ class _Model:
         return schema_id
 
     def lookup(self, subject: str, content: _Content) -> dict[str, Any]:
-        versions = self.versions(subject)
+        versions, content = self.versions(subject), self._inherited(subject, content)
         for number, schema_id in reversed(versions.items()):
             if self.content(schema_id).key == content.key:
                 return self.version(subject, str(number))
         raise _RefusedError(404, 40403, f"The given schema does not match any schema under the subject {subject}")
+
+    def _inherited(self, subject: str, content: _Content) -> _Content:
+        """A schema without rules gets those of the subject's latest version."""
+        versions = self._subjects.get(subject)
+        return content if not versions or content.rules != "null" else content._replace(rules=self.content(versions[max(versions)]).rules)
 
     def delete(self, subject: str, *, permanent: bool) -> list[int]:
         if permanent and subject in self._subjects and not self._subjects[subject]:

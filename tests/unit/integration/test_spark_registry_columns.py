@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+import httpx
 import pyarrow as pa
 import pytest
 
@@ -70,6 +71,22 @@ def test_a_schema_that_a_header_names_is_found(registry: FakeSchemaRegistry, cli
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     headers = pa.array([[{"key": name, "value": value} for name, value in sent.headers], None], kind)
     assert read(registry, ORDER, [sent.data, None], headers, is_key=True) == [{"id": 7, "lines": []}, None]
+
+
+def test_a_schema_with_a_rule_is_refused_unless_the_rule_is_ignored(registry: FakeSchemaRegistry, client: SchemaRegistryClient) -> None:
+    body = {"schema": ORDER, "ruleSet": {"domainRules": [{"name": "encryptPII", "type": "ENCRYPT"}]}}
+    made = httpx.post(f"{registry.url}/subjects/orders-value/versions", json=body).json()["id"]
+    refused = pytest.raises(SchemaRegistryError, match=r"version 1 of subject 'orders-value' .* the rule 'encryptPII'")
+    with refused:
+        from_registry("value", registry.url, subject="orders-value")
+    with refused:
+        to_registry("value", registry.url, subject="orders-value")
+    data = pa.array([b"\x00" + made.to_bytes(4, "big") + b"\x0e\x00"])
+    for keeps_errors in (False, True):
+        with refused:
+            registry_columns.Reading(WHERE, {"url": registry.url}, AvroSchema(ORDER), False, keeps_errors=keeps_errors)(data)
+    task = registry_columns.Reading(WHERE, {"url": registry.url}, AvroSchema(ORDER), False, frozenset({"encryptPII"}), keeps_errors=False)
+    assert task(data).to_pylist() == [{"id": 7, "lines": []}]
 
 
 @pytest.mark.parametrize(("damage", "message"), [
