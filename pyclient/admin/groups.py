@@ -17,6 +17,7 @@ from pyclient.core.admin.groups import (
     Removal, all_committed_call, alter_offsets_call, delete_group_call, delete_offsets_call, describe_classic_group_call, describe_consumer_group_call, lags, list_groups_call,
     remove_members_call,
 )
+from pyclient.core.calls import Call, Finish
 from pyclient.core.group.coordinator import NO_MEMBER
 from pyclient.core.group.offsets import committed_call
 from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupMember, GroupOffset, OffsetReset
@@ -107,17 +108,23 @@ class AsyncGroupCalls(AsyncRecordCalls):
         raise_failed(wanted, await each(self._core, {group: _described(delete_group_call, group) for group in wanted}, self._limit(timeout)), what="group")
 
     async def group_offsets(self, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, lag: bool = True,
-                            timeout: float | None = OPTION) -> dict[TopicPartition, GroupOffset]:
+                            require_stable: bool = False, timeout: float | None = OPTION) -> dict[TopicPartition, GroupOffset]:
         """What a group has committed, for *partitions* or for all that it has committed; with *lag* also the lags.
 
-        A group that does not exist has committed nothing. Where the end of a log cannot be had within the time (no
-        leader, the topic was deleted), it and the lag are None.
+        With *require_stable* it waits for transactions that have sent offsets of the group (KIP-447): choose it where
+        you rely on an offset, as for an export. Otherwise the offsets may be replaced when such a transaction ends.
+        Where the end of a log cannot be had within the time (no leader, the topic was deleted), it and the lag are
+        None.
 
         Raises:
+            GroupIdNotFoundError: there is no such group.
+            KafkaTimeoutError: with *require_stable*, a transaction is still open.
             GroupAuthorizationError, …
         """
-        left = self._left_of(timeout)
-        committed = await self._committed(_group_id(group_id), partitions, left())
+        left, group = self._left_of(timeout), _group_id(group_id)
+        committed = await self._committed(group, partitions, left(), stable=require_stable)
+        if all(each is None for each in committed.values()) and await self._found(group, left()) is None:
+            raise _no_group(group)
         listed = await self._listed(dict.fromkeys(committed, OffsetSpec.LATEST), ISOLATION["read_uncommitted"], left()) if lag and committed else {}
         ends = {tp: end.offset for tp, end in listed.items() if isinstance(end, ListedOffset)}
         behind = lags(committed, ends)
@@ -161,19 +168,23 @@ class AsyncGroupCalls(AsyncRecordCalls):
 
         A timedelta is that long ago. *partitions* None means all that it has committed. Offsets stay within the log; a
         time behind the last record means its end. With *dry_run* nothing is stored, and the result says what would be.
-        A group that does not exist gets the offsets of *partitions*, and exists from then on.
+        A group that does not exist gets the offsets of *partitions*, and exists from then on. Transactions that have
+        sent offsets of the group are waited for: the end of one would replace those that are stored here.
 
         Raises:
             GroupIdNotFoundError: there is no such group, and *partitions* are not given.
             GroupNotEmptyError: it has members: stop them first.
+            KafkaTimeoutError: a transaction that has sent offsets is still open.
             UnknownTopicOrPartitionError, GroupAuthorizationError, …
         """
         if (to is None) == (shift_by is None):
             raise TypeError("give one of: to=OffsetSpec.EARLIEST, to=a time, or shift_by=-10")
         left, to = self._left_of(timeout), _since(to)
-        is_there = await self._is_there(_group_id(group_id), left())
-        committed = await self._committed(group_id, partitions, left())
-        if partitions is None and not committed and not is_there:
+        described = await self._found(_group_id(group_id), left())
+        if described is not None and described.members:
+            raise _has_members(group_id)
+        committed = await self._committed(group_id, partitions, left(), stable=True)
+        if partitions is None and not committed and described is None:
             raise _no_offsets(group_id)
         first = await self._ends(committed, left(), OffsetSpec.EARLIEST)
         last = await self._ends(committed, left())
@@ -194,20 +205,23 @@ class AsyncGroupCalls(AsyncRecordCalls):
         answers = await self._core.call(lambda finish, deadline: delete_offsets_call(group, wanted, finish=finish, deadline=deadline), self._limit(timeout))
         raise_failed(wanted, answers, what="partition")
 
-    async def _is_there(self, group: str, timeout: float | None) -> bool:
-        """Whether a group exists; one with members is refused."""
+    async def _found(self, group: str, timeout: float | None) -> GroupDescription | None:
+        """The group; None if there is none."""
         try:
-            described = (await self.describe_groups([group], timeout=timeout))[group]
+            return (await self.describe_groups([group], timeout=timeout))[group]
         except GroupIdNotFoundError:
-            return False
-        if described.members:
-            raise _has_members(group)
-        return True
+            return None
 
-    async def _committed(self, group: str, partitions: Iterable[TopicPartition] | None, timeout: float | None) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    async def _committed(self, group: str, partitions: Iterable[TopicPartition] | None, timeout: float | None, *,
+                         stable: bool) -> dict[TopicPartition, OffsetAndMetadata | None]:
         wanted = None if partitions is None else partitions_of(partitions)
-        found: dict[TopicPartition, OffsetAndMetadata | None] = await self._core.call(lambda finish, deadline: all_committed_call(
-            group, finish=finish, deadline=deadline) if wanted is None else committed_call(group, wanted, finish, deadline, stable=False), self._limit(timeout))
+
+        def ask(finish: Finish, deadline: float | None) -> Call:
+            if wanted is None:
+                return all_committed_call(group, stable=stable, finish=finish, deadline=deadline)
+            return committed_call(group, wanted, finish, deadline, stable=stable)
+
+        found: dict[TopicPartition, OffsetAndMetadata | None] = await self._core.call(ask, self._limit(timeout))
         return dict(sorted(found.items()))
 
     async def _ends(self, partitions: Iterable[TopicPartition], timeout: float | None, goal: Place = OffsetSpec.LATEST) -> dict[TopicPartition, int]:
@@ -250,9 +264,9 @@ class GroupCalls(BlockingCalls):
         self._call(lambda: self._admin.delete_groups(group_ids, timeout=timeout))
 
     def group_offsets(self, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, lag: bool = True,
-                      timeout: float | None = OPTION) -> dict[TopicPartition, GroupOffset]:
+                      require_stable: bool = False, timeout: float | None = OPTION) -> dict[TopicPartition, GroupOffset]:
         """As `AsyncAdmin.group_offsets`."""
-        return self._call(lambda: self._admin.group_offsets(group_id, partitions, lag=lag, timeout=timeout))
+        return self._call(lambda: self._admin.group_offsets(group_id, partitions, lag=lag, require_stable=require_stable, timeout=timeout))
 
     def alter_group_offsets(self, group_id: str, offsets: Offsets, *, timeout: float | None = OPTION) -> None:
         """As `AsyncAdmin.alter_group_offsets`."""
@@ -272,6 +286,10 @@ class GroupCalls(BlockingCalls):
 
 def _has_members(group: str) -> GroupNotEmptyError:
     return GroupNotEmptyError(f"group {group!r} has members, which commit offsets of their own: stop them first")
+
+
+def _no_group(group: str) -> GroupIdNotFoundError:
+    return GroupIdNotFoundError(f"group {group!r} does not exist, so it has committed nothing: check its name (list_groups). [{GroupIdNotFoundError.name}]")
 
 
 def _no_offsets(group: str) -> GroupIdNotFoundError:

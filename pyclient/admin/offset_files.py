@@ -18,8 +18,9 @@ INT32_MAX = 2**31 - 1
 def write_offsets(path: str | os.PathLike[str], offsets: Mapping[TopicPartition, Offset]) -> None:
     """Write offsets to a file of lines ``topic,partition,offset``, as Kafka's script writes and reads them.
 
-    Takes what `Admin.group_offsets` (what is committed; partitions without are left out) and
-    `Admin.reset_group_offsets` (the offset after the reset) return, or offsets. A file that exists is replaced.
+    Takes what `Admin.group_offsets` (what is committed; partitions without are left out; ask with
+    ``require_stable=True``) and `Admin.reset_group_offsets` (the offset after the reset) return, or offsets. A file
+    that exists is replaced.
 
     Raises:
         OSError: the file cannot be written.

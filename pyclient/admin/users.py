@@ -31,10 +31,9 @@ class AsyncUserCalls(AsyncCalls):
                                    timeout: float | None = OPTION) -> dict[str, tuple[ScramCredential, ...]]:
         """By which mechanisms users can log in (KIP-554); *users* None: all that have a credential.
 
-        One without any has none: an empty tuple.
-
         Raises:
-            ClusterAuthorizationError, …; PartialFailureError: for some of several users.
+            ResourceNotFoundError (a user has no credential), ClusterAuthorizationError, …: for a single user;
+                PartialFailureError: for several.
         """
         wanted = None if users is None else list(dict.fromkeys(names(users, "users")))
         answers: dict[str, Any] = await self._core.call(

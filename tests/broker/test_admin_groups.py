@@ -9,9 +9,9 @@ from typing import Literal
 
 import pytest
 
-from pyclient import Admin, AsyncAdmin, Consumer, OffsetAndMetadata, Producer, TopicPartition
+from pyclient import Admin, AsyncAdmin, Consumer, ConsumerGroupMetadata, OffsetAndMetadata, Producer, TopicPartition
 from pyclient.admin import GroupOffset, OffsetReset, OffsetSpec, read_offsets, write_offsets
-from pyclient.errors import GroupIdNotFoundError, GroupNotEmptyError, GroupSubscribedToTopicError, PartialFailureError, UnknownMemberIdError, UnknownTopicOrPartitionError
+from pyclient.errors import GroupIdNotFoundError, GroupNotEmptyError, GroupSubscribedToTopicError, KafkaTimeoutError, PartialFailureError, UnknownMemberIdError, UnknownTopicOrPartitionError
 from pyclient.testing import LocalCluster
 from tests.kafka import WRITTEN_AT, make_topic
 from tests.waiting import eventually
@@ -64,7 +64,6 @@ def test_a_group_with_a_member_is_listed_and_described_and_refuses_changes(
 
 def test_offsets_are_looked_at_reset_and_deleted_with_the_group(admin: Admin, topic: str, tps: list[TopicPartition]) -> None:
     first, second = tps
-    assert admin.group_offsets(topic) == {}
     admin.alter_group_offsets(topic, {first: OffsetAndMetadata(2, "of mine"), second: 0})
     assert admin.group_offsets(topic) == {first: GroupOffset(OffsetAndMetadata(2, "of mine"), 5, 3), second: GroupOffset(OffsetAndMetadata(0), 0, 0)}
     assert admin.group_offsets(topic, [first], lag=False) == {first: GroupOffset(OffsetAndMetadata(2, "of mine"), None, None)}
@@ -87,7 +86,26 @@ def test_offsets_are_looked_at_reset_and_deleted_with_the_group(admin: Admin, to
     admin.delete_group_offsets(topic, [second])
     assert list(admin.group_offsets(topic)) == [first]
     admin.delete_groups([topic])
-    assert admin.group_offsets(topic) == {}
+    with pytest.raises(GroupIdNotFoundError, match="does not exist, so it has committed nothing"):
+        admin.group_offsets(topic)
+
+
+def test_offsets_of_an_open_transaction_are_waited_for_where_an_offset_is_relied_on(
+        kafka_cluster: LocalCluster, admin: Admin, topic: str, tps: list[TopicPartition]) -> None:
+    first = tps[0]
+    admin.alter_group_offsets(topic, {first: 1})
+    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id=topic) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send_offsets({first: 3}, ConsumerGroupMetadata(topic))
+            assert admin.group_offsets(topic)[first].committed == OffsetAndMetadata(1)
+            for partitions in (None, [first]):
+                with pytest.raises(KafkaTimeoutError):
+                    admin.group_offsets(topic, partitions, require_stable=True, timeout=0.5)
+            with pytest.raises(KafkaTimeoutError):
+                admin.reset_group_offsets(topic, shift_by=1, timeout=0.5)
+    assert admin.group_offsets(topic, require_stable=True, timeout=20)[first].committed == OffsetAndMetadata(3)
+    assert admin.reset_group_offsets(topic, shift_by=1)[first] == OffsetReset(3, 4)
 
 
 def test_offsets_of_partitions_whose_end_is_not_known_are_still_seen(admin: Admin, topic: str, tps: list[TopicPartition]) -> None:

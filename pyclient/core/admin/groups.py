@@ -118,12 +118,12 @@ def delete_group_call(group: str, *, finish: Finish, deadline: float | None) -> 
                 fields=lambda version: {"groups_names": [group]})
 
 
-def all_committed_call(group: str, *, finish: Finish, deadline: float | None) -> Call:
-    """Everything that a group has committed: `OffsetAndMetadata` by partition. Open transactions are not waited for."""
+def all_committed_call(group: str, *, stable: bool, finish: Finish, deadline: float | None) -> Call:
+    """Everything that a group has committed: `OffsetAndMetadata` by partition. *stable*: as in `committed_call`."""
     def fields(version: int) -> dict[str, object]:
         if version >= 8:
-            return {"groups": [{"group_id": group, "topics": None}], "require_stable": False}
-        return {"group_id": group, "topics": None, "require_stable": False}
+            return {"groups": [{"group_id": group, "topics": None}], "require_stable": stable}
+        return {"group_id": group, "topics": None, "require_stable": stable}
 
     return Call(what=f"looking up all offsets of group {group!r}", api=Api.OFFSET_FETCH, target=Coordinator(group), fields=fields,
                 judge=lambda message: read_all_committed(group, message), finish=finish, deadline=deadline,

@@ -50,7 +50,8 @@ def describe_scram_call(users: Collection[str] | None, *, finish: Finish, deadli
 
 def _credentials(result: Any) -> tuple[ScramCredential, ...] | KafkaError:
     if result.error_code == ResourceNotFoundError.code:
-        return ()
+        return ResourceNotFoundError(f"user {result.user!r} has no SCRAM credential: check the name (describe_scram_users() lists all users that have "
+                                     f"one), or give it one with alter_scram_users. [{ResourceNotFoundError.name}]")
     if result.error_code:
         return _error(Api.DESCRIBE_USER_SCRAM_CREDENTIALS, f"user {result.user!r}", result)
     return tuple(ScramCredential(ScramMechanism(each.mechanism), each.iterations) for each in result.credential_infos)

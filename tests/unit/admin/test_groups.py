@@ -80,6 +80,20 @@ def test_a_reset_of_a_group_that_has_committed_nothing_changes_nothing(cluster: 
     assert admin.reset_group_offsets("bills", OffsetSpec.LATEST) == {}
 
 
+@pytest.mark.parametrize("partitions", [None, [ORDERS]])
+def test_the_offsets_of_a_group_that_is_not_there_are_an_error(admin: Admin, partitions: list[TopicPartition] | None) -> None:
+    with pytest.raises(GroupIdNotFoundError, match=r"group 'bills' does not exist, so it has committed nothing: .*list_groups"):
+        admin.group_offsets("bills", partitions)
+
+
+def test_a_group_that_has_committed_nothing_has_no_offsets(cluster: FakeCluster, admin: Admin) -> None:
+    with Consumer(topics=["orders"], group_id="bills", bootstrap_servers=cluster.bootstrap_servers, enable_auto_commit=False) as consumer:
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        assert admin.group_offsets("bills") == {}
+        assert admin.group_offsets("bills", [ORDERS])[ORDERS].committed is None
+
+
 @pytest.mark.parametrize(("member", "named"), [
     ("belt-9", "group instance id 'belt-9'"), (GroupMember("m-9", None, "c", "/h", ()), "member 'm-9'")])
 def test_a_member_that_cannot_be_removed_is_named_with_what_an_operator_does(admin: Admin, member: GroupMember | str, named: str) -> None:

@@ -98,10 +98,12 @@ def test_a_group_with_members_is_not_deleted(version: int) -> None:
     assert isinstance(call.judge(answer(Api.DELETE_GROUPS, version, results=[{"group_id": "g", "error_code": NOT_EMPTY}])), GroupNotEmptyError)
 
 
+@pytest.mark.parametrize("stable", [True, False])
 @pytest.mark.parametrize("version", [each for each in versions(Api.OFFSET_FETCH) if each >= 2])
-def test_all_offsets_are_asked_for_by_naming_none(version: int) -> None:
-    call = all_committed_call("g", finish=ignore, deadline=None)
+def test_all_offsets_are_asked_for_by_naming_none(version: int, stable: bool) -> None:
+    call = all_committed_call("g", stable=stable, finish=ignore, deadline=None)
     read = body(call, version)
+    assert getattr(read, "require_stable", stable) is stable
     assert (read.groups[0].topics if version >= 8 else read.topics) is None
     parts = [{"partition_index": 0, "committed_offset": 7, "committed_leader_epoch": 3, "metadata": "x"},
              {"partition_index": 1, "committed_offset": -1, "committed_leader_epoch": -1, "metadata": None}]

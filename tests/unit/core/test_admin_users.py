@@ -31,14 +31,15 @@ def test_all_users_are_described_or_those_that_are_named() -> None:
     assert [each.name for each in body(describing(["anna"]), 0).users] == ["anna"]
 
 
-def test_a_user_without_credentials_has_none_and_an_error_is_the_users() -> None:
+def test_a_user_without_credentials_is_named_and_an_error_is_the_users() -> None:
     rows = [{"user": "anna", "error_code": 0, "error_message": None, "credential_infos": [{"mechanism": 2, "iterations": 8192}, {"mechanism": 9, "iterations": 1}]},
             {"user": "bob", "error_code": NOT_FOUND, "error_message": "no", "credential_infos": []},
             {"user": "eve", "error_code": INVALID, "error_message": "no", "credential_infos": []}]
     found = describing(None).judge(answer(Api.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, error_code=0, error_message=None, results=rows))
     assert isinstance(found, Done)
     assert found.result["anna"] == (ScramCredential(ScramMechanism.SHA_512, 8192), ScramCredential(ScramMechanism.UNKNOWN, 1))
-    assert found.result["bob"] == ()
+    assert isinstance(found.result["bob"], ResourceNotFoundError)
+    assert "user 'bob' has no SCRAM credential" in str(found.result["bob"])
     assert isinstance(found.result["eve"], InvalidRequestError)
 
 
