@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pyclient.buffers.records_view import positions_before
+from pyclient.buffers.records_view import join, positions_before, records_after, split_at
 from pyclient.core.group.changes import ChangeKind
 from pyclient.testing.simulation.invariants import GROUPS
 from tests.simulation.mutation import Museum, Target, Without, nothing, returns
@@ -178,6 +178,24 @@ def _(original: Target) -> Target:
         original(self)
         if iterates:
             self._leftover = leftover
+    return stop_iteration
+
+
+@bug("user", "the record at which an iteration is interrupted counts as consumed", "C21", f"{CONSUMED}.stop_iteration")
+def _(original: Target) -> Target:
+    def stop_iteration(self: Any) -> None:
+        original(self)
+        self._consume_returned()
+    return stop_iteration
+
+
+@bug("user", "the record at which an iteration is interrupted is returned again", "C21", f"{CONSUMED}.stop_iteration")
+def _(original: Target) -> Target:
+    def stop_iteration(self: Any) -> None:
+        iterated, current, later = self._iterated, self.current, self._leftover
+        original(self)
+        if current is not None:
+            self._leftover = join(split_at(iterated, len(iterated) - len(records_after(iterated, current)) - 1)[1], later)
     return stop_iteration
 
 
