@@ -8,7 +8,7 @@ from pyclient.core.transactions.meaning import Meaning
 from pyclient.core.transactions.states import TransactionState
 from pyclient.errors import InvalidProducerEpochError, KafkaTimeoutError, ProducerFencedError, TransactionAbortableError
 from pyclient.records import ConsumerGroupMetadata
-from pyclient.testing.simulation.chains import transaction_version
+from pyclient.testing.simulation.chains import sends_offsets_twice, splits_batches, transaction_version
 from pyclient.testing.simulation.invariants import TRANSACTIONS
 from tests.simulation.mutation import Museum, Target, nothing, returns
 
@@ -243,6 +243,19 @@ def _(original: Target) -> Target:
         original(self)
         self.next_sequence = self.next_sequence if before is None else before
     return follow_epoch
+
+
+@bug("transactions", "offsets that were sent later are committed first", "T04", f"{MANAGER}._send_offsets", sends_offsets_twice)
+def _(original: Target) -> Target:
+    return lambda self, _commit: original(self, self._progress.offsets[-1])
+
+
+@bug("transactions", "the halves of a split batch keep the sequence of the whole", "P20", f"{SEQUENCE}.renumber", splits_batches)
+def _(_original: Target) -> Target:
+    def renumber(self: Any, halves: Any, first: int) -> None:
+        for half in halves:
+            self._number(half, first)
+    return renumber
 
 
 @bug("transactions", "the loop goes back in one partition only", "T09", f"{LOOP}._rewind")

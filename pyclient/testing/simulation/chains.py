@@ -22,6 +22,7 @@ from pyclient.codec.apis import Api
 from pyclient.codec.batches import read_batches
 from pyclient.errors import KafkaError, KafkaTimeoutError, WakeupError
 from pyclient.processing import AsyncExactlyOnce, Output
+from pyclient.records import OffsetAndMetadata, TopicPartition
 from pyclient.testing.fake.control import Fail
 from pyclient.testing.fake.model.coordinator import Coordinator
 from pyclient.testing.fake.model.partition import Partition
@@ -83,6 +84,11 @@ MEMBERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "consumer": {"group_protocol": "consumer"},
 }
 """The options of workers by the protocol of their group."""
+SPLITS_SHARE: Final = 0.5
+LARGEST_BATCH: Final = 76
+"""max.message.bytes of the outputs in a share of the chains: a batch of two records is refused, and split."""
+REPEATS_SHARE: Final = 0.5
+"""In how many chains offsets are sent twice in each transaction."""
 MOVES: Final = 4
 """How often the coordinator of a transactional id moves."""
 CONFIG: Final = {
@@ -101,6 +107,7 @@ class Chain:
         settings = {**CONFIG, "coordinator_load_ms": random.choice((0, 300)), "transaction_marker_ms": random.choice((0, 0, 30, 300))}
         self._protocol = random.choice(("classic", "cooperative", "consumer"))
         self._patience_ms, self._linger_ms = random.choice(PATIENCE_MS), random.choice(LINGER_MS)
+        self._splits, self._repeats_offsets = splits_batches(seed), sends_offsets_twice(seed)
         self.world = World(seed, config=settings, features={"transaction.version": transaction_version(seed)})
         self.faults = list(self.world.plan(FAULTS, end=FAULTS_END_S) if faults is None else faults)
         self.books = Books(expected=INPUTS + LATE_INPUTS)
@@ -197,7 +204,7 @@ class Chain:
 
     async def _live(self) -> None:
         self.world.cluster.create_topic("in", partitions=PARTITIONS)
-        self.world.cluster.create_topic("out", partitions=2)
+        self.world.cluster.create_topic("out", partitions=2, config={"max.message.bytes": str(LARGEST_BATCH)} if self._splits else None)
         async with asyncio.timeout(LONGEST_S), asyncio.TaskGroup() as tasks:
             tasks.create_task(self._write_inputs())
             done = asyncio.Event()
@@ -283,7 +290,8 @@ class Chain:
         with self.world.inside(name):
             consumer = AsyncConsumer(topics=["in"], group_id=GROUP, enable_auto_commit=False, isolation_level="read_committed", auto_offset_reset="earliest",
                                      max_poll_records=5, max_poll_interval_ms=10_000, fetch_max_wait_ms=1500, **member, **options)
-            producer = Reporting(partial(self._begins, name), partial(self._committed, name), transactional_id=f"slot-{slot}", transaction_timeout_ms=round(1000 * TRANSACTION_S), delivery_timeout_ms=8000,
+            kind = Repeating if self._repeats_offsets else Reporting
+            producer = kind(partial(self._begins, name), partial(self._committed, name), transactional_id=f"slot-{slot}", transaction_timeout_ms=round(1000 * TRANSACTION_S), delivery_timeout_ms=8000,
                                  max_block_ms=self._patience_ms, linger_ms=self._linger_ms, **options)
         try:
             async with consumer, producer:
@@ -382,6 +390,17 @@ class Reporting(AsyncProducer):
         self._committed()
 
 
+class Repeating(Reporting):
+    """Sends the offsets of a transaction twice; both calls wait for their answers at the same time."""
+
+    async def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *member: Any, **named: Any) -> None:
+        """First offsets that are too low: what was sent last counts (T04)."""
+        send, low = super().send_offsets, {tp: each._replace(offset=max(0, each.offset - 1)) for tp, each in offsets.items()}
+        for outcome in await asyncio.gather(send(low, *member, **named), send(offsets, *member, **named), return_exceptions=True):
+            if outcome is not None:
+                raise outcome
+
+
 class FailedError(Exception):
     """The function of a worker raised on purpose."""
 
@@ -395,6 +414,16 @@ def committed(partition: Partition) -> Iterator[int]:
             yield from values if batch.marker().commits else ()
         else:
             pending.setdefault(batch.producer_id, []).extend(int(record.value or b"") for each in read_batches(batch.data) for record in each.records("", 0))
+
+
+def splits_batches(seed: int) -> bool:
+    """Whether its brokers refuse batches of outputs as too large."""
+    return Random(f"{seed}/max.message.bytes").random() < SPLITS_SHARE
+
+
+def sends_offsets_twice(seed: int) -> bool:
+    """Whether its workers are `Repeating`."""
+    return Random(f"{seed}/offsets").random() < REPEATS_SHARE
 
 
 def transaction_version(seed: int) -> int:
