@@ -8,7 +8,7 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -35,6 +35,14 @@ def foreign_argument(owner: str, method: str, argument: str, facade: type = obje
     """The error for an argument of the table."""
     row = ARGUMENTS[owner, method, argument]
     return TypeError(f"{argument} of {row.call} is {_whose(row)}: {written(row, facade)}")
+
+
+def unknown_keywords(owner: str, method: str, given: Mapping[str, object], facade: type) -> TypeError:
+    """The error for keywords *given* to a method that takes no others, and refuses them itself."""
+    for name in sorted(given):
+        if (owner, method, name) in ARGUMENTS:
+            return foreign_argument(owner, method, name, facade)
+    return TypeError(f"{facade.__name__}.{method}() got an unexpected keyword argument {min(given)!r}")
 
 
 def habit(name: str) -> str:
@@ -89,12 +97,15 @@ def foreign_attributes(owner: str) -> dict[str, Foreign]:
 def answers_foreign_calls(owner: str) -> Callable[[C], C]:
     """Decorate a class: its methods refuse arguments of the table, and names of the table raise what to write.
 
-    Methods that the table does not name are left as they are.
+    Methods that the table does not name are left as they are, and so is one that takes ``**foreign`` to refuse it
+    itself: around it is no call behind which Ctrl-C could lose its result. Its signature does not show that.
     """
     def decorate(cls: C) -> C:
         for method in {row.method for row in ARGUMENTS.values() if row.owner == owner} - {"send"}:
             call = inspect.getattr_static(cls, method, None)
-            if isinstance(call, FunctionType | staticmethod):
+            if isinstance(call, FunctionType) and call.__code__.co_flags & inspect.CO_VARKEYWORDS:
+                _hide_keywords(call)
+            elif isinstance(call, FunctionType | staticmethod):
                 setattr(cls, method, _refusing(call, owner, method, cls))
         for name, foreign in foreign_attributes(owner).items():
             if not hasattr(cls, name):
@@ -108,6 +119,12 @@ def answers_foreign_calls(owner: str) -> Callable[[C], C]:
 def own_names(thing: object) -> list[str]:
     """What completion shows."""
     return [name for name in object.__dir__(thing) if not isinstance(inspect.getattr_static(type(thing), name, None), Foreign)]
+
+
+def _hide_keywords(call: FunctionType) -> None:
+    shown = inspect.signature(call)
+    own = [each for each in shown.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    call.__signature__ = shown.replace(parameters=own)  # type: ignore[attr-defined]  # `inspect` looks for it
 
 
 def _refusing(call: Callable[..., Any], owner: str, method: str, cls: type) -> Callable[..., Any]:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def eventually(condition: Callable[[], object], limit_s: float = 20.0) -> None:
+def eventually(condition: Callable[[], object], limit_s: float = 20.0, every_s: float = 0.01) -> None:
     """Return when *condition* holds; fail after *limit_s*."""
     deadline = time.monotonic() + limit_s
     pause = threading.Event()
     while not condition():
         assert time.monotonic() < deadline, f"still not so after {limit_s} s"
-        pause.wait(0.01)
+        pause.wait(every_s)
 
 
 def is_running(pid: int) -> bool:

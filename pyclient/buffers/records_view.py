@@ -333,7 +333,7 @@ NOTHING: Final[Records[Any, Any]] = Records()
 """No records, and no position that moved: what most polls find first."""
 
 
-class _Taking:
+class Taking:
     """What a `collect` has taken, and how much more it may take."""
 
     __slots__ = ("inline", "memory", "positions", "records", "runs")
@@ -345,13 +345,17 @@ class _Taking:
         self.runs: list[RecordRun] = []
         self.positions: dict[TopicPartition, OffsetAndMetadata] = {}
 
+    def taken(self) -> Records[Any, Any]:
+        """What was taken so far."""
+        return Records(self.runs, self.positions)
 
-def collect(buffer: FetchBuffer, limit: int, decode: Decode | None, keep: Callable[[Records[Any, Any]], object] = id,
+
+def collect(buffer: FetchBuffer, limit: int, decode: Decode | None, begin: Callable[[Taking], object] = id,
             bounds: Bounds = Bounds()) -> Records[Any, Any]:
     """Take up to *limit* records that are there now: checked, decompressed, and decoded by *decode* if there is one.
 
-    It takes those of one batch at least, unless that is larger than ``bounds.inline``. If it is
-    interrupted, by Ctrl-C in a user's *decode* for example, *keep* gets what was taken before.
+    It takes those of one batch at least, unless that is larger than ``bounds.inline``. *begin* gets what will hold the
+    records before there is one: if Ctrl-C ends the call, however often it is pressed, those taken before are there.
 
     Raises:
         KafkaError: an error comes next; the records before it were returned earlier.
@@ -359,16 +363,13 @@ def collect(buffer: FetchBuffer, limit: int, decode: Decode | None, keep: Callab
     """
     if buffer.is_empty():
         return NOTHING
-    taking = _Taking(limit, bounds)
-    try:
-        _collect(buffer, taking, decode)
-        return Records(taking.runs, taking.positions)
-    except BaseException:
-        keep(Records(taking.runs, taking.positions))
-        raise
+    taking = Taking(limit, bounds)
+    begin(taking)
+    _collect(buffer, taking, decode)
+    return taking.taken()
 
 
-def _collect(buffer: FetchBuffer, taking: _Taking, decode: Decode | None) -> None:
+def _collect(buffer: FetchBuffer, taking: Taking, decode: Decode | None) -> None:
     """As `collect`, into *taking*. If it is interrupted, the next `FetchBuffer.take` puts the entry back."""
     while taking.records > 0 and taking.memory > 0 and (entry := buffer.take()) is not None:
         if isinstance(entry, Failure):
@@ -390,7 +391,7 @@ def _collect(buffer: FetchBuffer, taking: _Taking, decode: Decode | None) -> Non
             return
 
 
-def _take(chunk: Chunk, taking: _Taking, decode: Decode | None) -> bool:
+def _take(chunk: Chunk, taking: Taking, decode: Decode | None) -> bool:
     """Move records of *chunk* to *taking*; returns whether its next batch was refused.
 
     What *decode* raises is raised with *chunk* at that record.

@@ -5,7 +5,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Never, Self, TypeVar
 
 from typing_extensions import Unpack
 
@@ -21,7 +21,7 @@ from pyclient.consumer.metadata_calls import AsyncMetadataCalls
 from pyclient.consumer.pending_commits import CommitTask, OnCommit
 from pyclient.core.fetching.lookups import EARLIEST, LATEST
 from pyclient.errors import KafkaError
-from pyclient.foreign_calls import answers_foreign_calls
+from pyclient.foreign_calls import answers_foreign_calls, unknown_keywords
 from pyclient.option_types import ConsumerOptions
 from pyclient.plugins import AnyAsyncRebalanceListener
 from pyclient.records import (
@@ -90,15 +90,24 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
-    async def poll(self, timeout: float | None = None, max_records: int | None = None) -> Records[K_co, V_co]:
+    async def poll(self, timeout: float | None = None, max_records: int | None = None, **foreign: Never,
+                   ) -> Records[K_co, V_co]:
         """As `Consumer.poll`. A cancelled poll takes no records."""
+        if foreign:
+            raise unknown_keywords("consumer", "poll", foreign, type(self))
         limit, wait = self._limit(max_records), self._poll_time(timeout)
         self._core.check_open()
         self._pending_commits.run_callbacks()
-        with self._single_user.outside_listeners:
+        held = self._single_user.outside_listeners.__enter__()
+        try:
             records = await self._poll_records(limit, wait)
-            self._consumed_positions.mark_returned(records)
-            return records
+            returned = self._consumed_positions.returned_with(records)
+        except BaseException:
+            held.clear()
+            raise
+        self._consumed_positions.returned, self._consumed_positions.in_transit = returned, None  # as in `Consumer.poll`
+        del held[None]
+        return records
 
     async def __aiter__(self) -> AsyncIterator[Record[K_co, V_co]]:
         """As `Consumer.__iter__`."""

@@ -10,7 +10,8 @@ from typing import Any
 
 from pyclient.buffers.record_iterator import RecordCursor
 from pyclient.buffers.records_view import (
-    NOTHING, Bounds, Records, collect, join, memory_of, only, positions_after, positions_before, records_after, runs_of, split_at, without)
+    NOTHING, Bounds, Records, Taking, collect, join, memory_of, only, positions_after, positions_before, records_after,
+    runs_of, split_at, without)
 from pyclient.client.interceptors import consumer_interceptors
 from pyclient.codec.record import Record
 from pyclient.consumer.core import ConsumerCore
@@ -34,13 +35,16 @@ class ConsumedPositions:
         self._unprepared: Record[Any, Any] | None = None  # it stays in the buffer until a deserializer's preparation was awaited
         self._interceptors = consumer_interceptors(core.config.interceptors)
         self._consumed = CommitState() if core.config.enable_auto_offset_store else StoredOffsets()
-        self._returned: dict[TopicPartition, OffsetAndMetadata] = {}  # positions after what the last poll returned
         self._next_auto_commit = core.clock() + core.config.auto_commit_interval_ms / 1000
         self._leftover = Records()  # seen by the interceptors, not returned yet
         self._not_intercepted = Records()  # taken from the buffer before Ctrl-C was raised in a user's function
-        self._in_transit: Records[Any, Any] | None = None  # taken, but Ctrl-C may come before the caller has it
-        self._iterated = Records()
+        self._taking: Taking | None = None  # what is being taken from the buffer; of an interrupted call what it had taken
+        self._iterated = NOTHING
         self._cursor: RecordCursor | None = None
+        self.in_transit: Records[Any, Any] | None = None
+        """What a poll has taken. The poll itself ends this: Ctrl-C may come before its caller has them."""
+        self.returned: dict[TopicPartition, OffsetAndMetadata] = {}
+        """The positions after what the last poll returned."""
         self.auto_commits = bool(core.config.enable_auto_commit and core.config.group_id)
         """Whether enable_auto_commit applies."""
 
@@ -49,12 +53,13 @@ class ConsumedPositions:
     def take(self, limit: int) -> Records[Any, Any]:
         """At most *limit* records of those that are there now. Positions may move even if there are none.
 
-        The records come first in the next call, unless `mark_returned`, `begin_iteration` or `skip` follows.
+        The records come first in the next call, unless they are returned, or `begin_iteration`, `move_on` or `skip`
+        follows.
         """
+        self._recover()
         try:
             if self._interceptors is None and not self._leftover and not self._not_intercepted:
-                self._in_transit = records = self._collect(limit, self._bounds)
-                return records
+                return self._collect_in_transit(limit, self._bounds)
             return self._take_leftover_first(limit, self._core.fetcher.withheld)
         except UnpreparedError as unprepared:
             self._unprepared = unprepared.record
@@ -70,23 +75,34 @@ class ConsumedPositions:
         if leftover:
             records, later = split_at(leftover, limit)
             # One statement: no interrupt can come between the two.
-            self._in_transit, self._leftover = records, join(later, only(self._leftover, withheld))
+            self.in_transit, self._leftover = records, join(later, only(self._leftover, withheld))
         elif self._interceptors is None and not self._not_intercepted:
-            self._in_transit = records = self._collect(limit, self._bounds_left())
+            records = self._collect_in_transit(limit, self._bounds_left())
         else:
             records = self._intercepted(limit, withheld)
         return records
 
     def _collect(self, limit: int, bounds: Bounds) -> Records[Any, Any]:
-        return collect(self._core.buffer, limit, self._decode, self._keep, bounds)
+        """They are in `_taking` until they are put elsewhere, in one statement."""
+        return collect(self._core.buffer, limit, self._decode, self._begin, bounds)
+
+    def _begin(self, taking: Taking) -> None:
+        self._taking = taking
+
+    def _collect_in_transit(self, limit: int, bounds: Bounds) -> Records[Any, Any]:
+        records = self._collect(limit, bounds)
+        self.in_transit, self._taking = records, None
+        return records
+
+    def _recover(self) -> None:
+        """What was taken last and put nowhere comes first in the next poll."""
+        if self._taking is not None:
+            self._not_intercepted, self._taking = join(self._not_intercepted, self._taking.taken()), None
 
     def _bounds_left(self) -> Bounds:
         """Without the memory of what was taken before and is kept, such as records of paused partitions."""
         kept = memory_of(self._leftover) + memory_of(self._not_intercepted)
         return Bounds(max(1, self._bounds.memory - kept), self._bounds.inline)
-
-    def _keep(self, records: Records[Any, Any]) -> None:
-        self._not_intercepted = join(self._not_intercepted, records)
 
     def _intercepted(self, limit: int, withheld: frozenset[TopicPartition]) -> Records[Any, Any]:
         """What the interceptors leave of the next records.
@@ -94,25 +110,29 @@ class ConsumedPositions:
         The records stay in `_not_intercepted` until the interceptors have returned.
         """
         if not without(self._not_intercepted, withheld):
-            self._keep(self._collect(limit, self._bounds_left()))
+            self._collect(limit, self._bounds_left())
+            self._recover()
         records, later = split_at(without(self._not_intercepted, withheld), limit)
         shown = records if self._interceptors is None else self._interceptors.on_consume(records)
-        self._in_transit, self._not_intercepted = shown, join(later, only(self._not_intercepted, withheld))
+        self.in_transit, self._not_intercepted = shown, join(later, only(self._not_intercepted, withheld))
         return shown
 
-    def mark_returned(self, records: Records[Any, Any]) -> None:
-        """A poll returns *records*."""
+    def returned_with(self, records: Records[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What `returned` is once *records* are returned. Changes nothing yet."""
         positions = () if records is NOTHING else records.next_offsets()
         if not positions:  # nor are there records
-            self._in_transit = None
-            return
+            return self.returned
         self._core.metrics.add(RECORDS_CONSUMED, len(records))
-        self._returned, self._in_transit = {**self._returned, **positions}, None
+        return {**self.returned, **positions}
+
+    def move_on(self, records: Records[Any, Any]) -> None:
+        """A poll goes on after *records*, which are none: only positions moved."""
+        self.returned, self.in_transit = self.returned_with(records), None
 
     def _put_back(self) -> None:
         """The records that an interrupted poll took come first in the next one."""
-        if self._in_transit is not None:
-            self._leftover, self._in_transit = join(self._in_transit, self._leftover), None
+        if self.in_transit is not None:
+            self._leftover, self.in_transit = join(self.in_transit, self._leftover), None
 
     @property
     def may_drop_records(self) -> bool:
@@ -122,26 +142,26 @@ class ConsumedPositions:
     def skip(self, records: Records[Any, Any]) -> None:
         """A poll goes on after *records*, all of which were dropped: they count as consumed at once."""
         self._consumed.update(records.next_offsets())
-        self._in_transit = None
+        self.in_transit = None
 
     def settle(self) -> None:
         """What was returned counts as consumed from now on. An iteration gives back the records it has not shown."""
-        if self._in_transit is not None:
+        if self.in_transit is not None:
             self._put_back()
         if self._cursor is not None:
             self.stop_iteration()
-        if self._returned:
+        if self.returned:
             self._consume_returned()
 
     def _consume_returned(self) -> None:
-        if self._returned:
-            self._consumed.update(self._returned)
-            self._returned = {}
+        if self.returned:
+            self._consumed.update(self.returned)
+            self.returned = {}
 
     def discard_returned(self) -> None:
         """What was returned last does not count as consumed: the user's code raised while it processed it."""
         self.stop_iteration()
-        self._returned.clear()
+        self.returned.clear()
 
     # ---- iteration --------------------------------------------------------------------------------------------------
 
@@ -153,17 +173,14 @@ class ConsumedPositions:
     def begin_iteration(self, records: Records[Any, Any]) -> RecordCursor:
         """Iterate over *records*. Positions that moved while it waited are behind them, so they count first."""
         self._consume_returned()
-        self._iterated, self._cursor, self._in_transit = records, (cursor := RecordCursor(runs_of(records))), None
+        self._iterated, self._cursor, self.in_transit = records, (cursor := RecordCursor(runs_of(records))), None
         return cursor
-
-    def _end_iteration(self) -> None:
-        self._iterated, self._cursor = Records(), None
 
     def exhausted(self) -> None:
         """The iteration needs more records: all it had are consumed."""
         self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated))
         self._consumed.update(self._iterated.next_offsets())
-        self._end_iteration()
+        self._iterated, self._cursor = NOTHING, None
 
     def abandon(self, cursor: RecordCursor) -> None:
         """The loop over *cursor* was left early; nothing to do if it was stopped before."""
@@ -179,11 +196,11 @@ class ConsumedPositions:
         if self.current is not None:
             tp = TopicPartition(self.current.topic, self.current.partition)
             self._consumed.update(positions_before(self._iterated, self.current))
-            self._returned[tp] = positions_after(self._iterated, self.current)[tp]
+            self.returned[tp] = positions_after(self._iterated, self.current)[tp]
             rest = records_after(self._iterated, self.current)
         self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated) - len(rest))
-        self._leftover = join(rest, self._leftover)
-        self._end_iteration()
+        # One statement, as in `_take_leftover_first`: a second end of the same iteration would double the rest.
+        self._leftover, self._iterated, self._cursor = join(rest, self._leftover), NOTHING, None
 
     # ---- positions --------------------------------------------------------------------------------------------------
 
@@ -203,13 +220,14 @@ class ConsumedPositions:
 
     def _after_returned(self, tp: TopicPartition) -> int | None:
         inside = {} if self.current is None else positions_after(self._iterated, self.current)
-        position = inside.get(tp) or self._returned.get(tp) or self._consumed.get(tp)
+        position = inside.get(tp) or self.returned.get(tp) or self._consumed.get(tp)
         return None if position is None else position.offset
 
     def _holds(self, tp: TopicPartition) -> bool:
         """Whether records of it were taken from the buffer that the user has not got."""
+        self._recover()
         iterated = self._iterated if self.current is None else records_after(self._iterated, self.current)
-        taken = (iterated, self._leftover, self._not_intercepted, self._in_transit)
+        taken = (iterated, self._leftover, self._not_intercepted, self.in_transit)
         return any(tp in records.next_offsets() for records in taken if records)
 
     def consumed(self, tp: TopicPartition) -> int | None:
@@ -241,11 +259,12 @@ class ConsumedPositions:
         """These were sought: no earlier record or position of them counts."""
         gone = set(partitions)
         self._put_back()
+        self._recover()
         self.stop_iteration()  # the next record of a running loop comes from the new position
         self._leftover, self._not_intercepted = without(self._leftover, gone), without(self._not_intercepted, gone)
         for tp in gone:
             self._consumed.forget(tp)
-            self._returned.pop(tp, None)
+            self.returned.pop(tp, None)
 
     def start_at(self, tp: TopicPartition, position: OffsetAndMetadata) -> None:
         """A seek to *position*."""

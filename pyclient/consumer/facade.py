@@ -5,7 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Never, Self, TypeVar
 
 from typing_extensions import Unpack
 
@@ -21,7 +21,7 @@ from pyclient.consumer.metadata_calls import MetadataCalls
 from pyclient.consumer.pending_commits import CommitTask, OnCommit
 from pyclient.core.fetching.lookups import EARLIEST, LATEST
 from pyclient.errors import KafkaError, raisable
-from pyclient.foreign_calls import answers_foreign_calls
+from pyclient.foreign_calls import answers_foreign_calls, unknown_keywords
 from pyclient.option_types import ConsumerOptions
 from pyclient.plugins import AnyRebalanceListener
 from pyclient.records import (
@@ -125,7 +125,8 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
-    def poll(self, timeout: float | None = None, max_records: int | None = None) -> Records[K_co, V_co]:
+    def poll(self, timeout: float | None = None, max_records: int | None = None, **foreign: Never,
+             ) -> Records[K_co, V_co]:
         """Up to *max_records* (left out: ``max_poll_records``) records, as soon as there is at least one.
 
         ``timeout`` is in seconds: the result is empty when no record came. None waits without limit (Ctrl-C and
@@ -143,16 +144,20 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
             WakeupError: `wakeup` was called.
             IllegalStateError: nothing is subscribed or assigned.
         """
+        if foreign:
+            raise unknown_keywords("consumer", "poll", foreign, type(self))
         limit, wait = self._limit(max_records), self._poll_time(timeout)
         self._pending_commits.run_callbacks()
         held = self._single_user.outside_listeners.__enter__()
         try:
             records = self._poll_records(limit, wait)
-            self._consumed_positions.mark_returned(records)  # last: if Ctrl-C came before, the next poll returns them
+            returned = self._consumed_positions.returned_with(records)  # until it ends, Ctrl-C leaves them to the next poll
         except BaseException:
             held.clear()
             raise
-        del held[None]  # no `with`: that ends with a call, behind which Ctrl-C may be raised
+        # No call follows, nor a `with`: Ctrl-C may be raised behind calls, and no poll would return these records.
+        self._consumed_positions.returned, self._consumed_positions.in_transit = returned, None
+        del held[None]
         return records
 
     def __iter__(self) -> Iterator[Record[K_co, V_co]]:

@@ -143,7 +143,7 @@ class ConsumerBase(Facade):
         if limit is not None and LONG_POLL < limit < math.inf and not self._warned_of_long_poll:
             self._warned_of_long_poll = True
             warnings.warn(f"poll({timeout!r}) waits up to {limit:g} s: timeouts are in seconds. If {limit:g} ms are meant, write poll({limit / 1000:g}).",
-                          stacklevel=4)  # this, poll, and what refuses the arguments of other clients around it
+                          stacklevel=3)  # this, and poll
         return limit
 
     def _take_at_once(self, limit: int) -> Records[Any, Any]:
@@ -167,11 +167,12 @@ class ConsumerBase(Facade):
             self._consumed_positions.settle()
             go_on = self._rebalancing.read_on() and not self._core.buffer.woken
             records = self._consumed_positions.take(self._config.max_poll_records) if go_on else NOTHING
-            self._consumed_positions.mark_returned(records)
+            returned = self._consumed_positions.returned_with(records)
         except BaseException:
             held.clear()
             raise
-        del held[None]  # as in `poll`
+        self._consumed_positions.returned, self._consumed_positions.in_transit = returned, None  # as in `poll`
+        del held[None]
         return records
 
     def _wait_for_records(self, taken: Records[Any, Any], limit: int, timeout: float | None) -> Steps[Step, Records[Any, Any]]:
@@ -209,7 +210,7 @@ class ConsumerBase(Facade):
         Then this may go on for long, so their positions are committed meanwhile.
         """
         if not (self._consumed_positions.may_drop_records and records.next_offsets()):
-            self._consumed_positions.mark_returned(records)
+            self._consumed_positions.move_on(records)
             return False
         self._consumed_positions.skip(records)
         self._auto_commit()

@@ -1,6 +1,7 @@
 """One user of a consumer at a time: a second one gets an error, not a queue."""
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from collections.abc import Callable
@@ -90,13 +91,13 @@ _releasing = threading.Lock()
 
 
 def is_over(call: Call) -> bool:
-    """Whether a thread's call has ended: it returned, or an exception left it.
+    """Whether a call has ended: it returned, or an exception left it. A task's counts once the task has ended.
 
-    Tasks are not interrupted between two lines; only their calls may be suspended, off any stack.
+    Its calls may be suspended, off any stack, and of such a one the frame must not be cleared.
     """
     user, frame = call
     if not isinstance(user, int):
-        return False
+        return isinstance(user, asyncio.Task) and user.done()
     try:
         # One step for other threads. To look for the frame on the thread's stack takes several: the stack changes
         # between them, and a generator that yields then leads nowhere. Of an ended call it drops variables.

@@ -130,12 +130,12 @@ def _(_original: Target) -> Target:
 
 bug("commits", "the position of an earlier assignment counts in this one", "C24", f"{CONSUMED}.forget")(nothing)
 
-@bug("commits", "the records of the current poll are committed before they are handled", "C21", f"{CONSUMED}.mark_returned")
+@bug("commits", "the records of the current poll are committed before they are handled", "C21", f"{CONSUMED}.returned_with")
 def _(original: Target) -> Target:
-    def mark_returned(self: Any, records: Any) -> None:
-        original(self, records)
-        self._consume_returned()
-    return mark_returned
+    def returned_with(self: Any, records: Any) -> Any:
+        self._consumed.update(records.next_offsets())
+        return original(self, records)
+    return returned_with
 
 
 @bug("commits", "a commit within an iteration leaves out the current record", "C21", f"{CONSUMED}.committable")

@@ -148,6 +148,19 @@ def test_completion_does_not_show_foreign_names(producer: Any, consumer: Any) ->
     }
 
 
+@pytest.mark.parametrize("owner", [Consumer, AsyncConsumer])
+def test_a_poll_refuses_unknown_arguments_itself_and_its_signature_does_not_show_that(owner: type, servers: str) -> None:
+    """Ctrl-C behind a call around it would lose its records."""
+    poll = vars(owner)["poll"]
+    assert list(inspect.signature(poll).parameters) == ["self", "timeout", "max_records"]
+    assert not hasattr(poll, "__wrapped__")
+    called = poll.__get__(owner(bootstrap_servers=servers))
+    with pytest.raises(TypeError, match=r"Consumer\.poll\(\) got an unexpected keyword argument 'limit'"):
+        asyncio.run(called(limit=1)) if owner is AsyncConsumer else called(limit=1)
+    if owner is Consumer:
+        called.__self__.close()
+
+
 def test_an_async_client_is_answered_with_the_awaited_line(servers: str) -> None:
     async def main() -> None:
         consumer: Any = AsyncConsumer(bootstrap_servers=servers)

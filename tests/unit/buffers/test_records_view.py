@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pyclient.buffers.fetch_buffer import Chunk, Failure, FetchBuffer
 from pyclient.buffers.records_view import (
-    Records, collect, join, narrow, only, positions_after, positions_before, records_after, split_at, without)
+    Records, Taking, collect, join, narrow, only, positions_after, positions_before, records_after, split_at, without)
 from pyclient.codec.batches import RecordBatch, read_batches
 from pyclient.codec.encode import encode_batch
 from pyclient.codec.record import Record, decoded
@@ -604,23 +604,20 @@ def test_C06_a_record_that_fails_holds_up_its_partition_and_no_other() -> None:
 def test_C06_what_breaks_off_in_the_middle_loses_nothing() -> None:
     buffer = buffer_of(chunk(A, 1, 0, [2]), chunk(B, 1, 0, [4]))
     decoding = Decoding(failing=[3], error=KeyboardInterrupt())
-    kept: list[Records] = []
+    begun: list[Taking] = []
     with pytest.raises(KeyboardInterrupt):
-        collect(buffer, 100, decoding, kept.append)
+        collect(buffer, 100, decoding, begun.append)
     decoding.failing.clear()
-    assert offsets(kept[0]) == [*at(A, 0, 1), *at(B, 0, 1, 2)]
-    assert kept[0].positions() == {A: 2, B: 3}
-    assert offsets(collect(buffer, 100, decoding, kept.append)) == at(B, 3)
+    taken = begun[0].taken()
+    assert offsets(taken) == [*at(A, 0, 1), *at(B, 0, 1, 2)]
+    assert taken.positions() == {A: 2, B: 3}
+    assert offsets(collect(buffer, 100, decoding)) == at(B, 3)
 
 
 def broken_off(buffer: FetchBuffer, point: int) -> tuple[bool, Records]:
-    """Run `collect` with Ctrl-C at the *point*-th call or return: whether it came, and what it returned or kept."""
-    kept = Records()
+    """Run `collect` with Ctrl-C at the *point*-th call or return: whether it came, and what was returned or taken."""
+    begun: list[Taking] = []
     points = itertools.count(1)
-
-    def keep(records: Records) -> None:
-        nonlocal kept
-        kept = records
 
     def interrupt(frame: FrameType, event: str, _: object) -> None:
         if event in {"call", "c_return"} and Path(frame.f_code.co_filename).name == "records_view.py" and next(points) == point:
@@ -629,9 +626,9 @@ def broken_off(buffer: FetchBuffer, point: int) -> tuple[bool, Records]:
     before = sys.getprofile()
     try:
         sys.setprofile(interrupt)
-        records = collect(buffer, 5, None, keep)
+        records = collect(buffer, 5, None, begun.append)
     except KeyboardInterrupt:
-        return True, kept
+        return True, begun[0].taken() if begun else Records()
     finally:
         sys.setprofile(before)
     return False, records
