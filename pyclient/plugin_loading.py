@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 class PluginKind(NamedTuple):
-    """A kind of plugin: the entry point group of its names, and the method that every plugin has."""
+    """A kind of plugin: the entry point group of its names, and the methods of which every plugin has one."""
 
     group: str
-    method: str
+    methods: tuple[str, ...]
 
 
 KINDS: Final[Mapping[str, PluginKind]] = {
-    "partitioner": PluginKind("pyclient.partitioners", "partition"),
-    "assignor": PluginKind("pyclient.assignors", "assign"),
-    "serializer": PluginKind("pyclient.serializers", "serialize"),
-    "deserializer": PluginKind("pyclient.serializers", "deserialize"),
-    "producer interceptor": PluginKind("pyclient.producer_interceptors", "on_send"),
-    "consumer interceptor": PluginKind("pyclient.consumer_interceptors", "on_consume"),
-    "sasl mechanism": PluginKind("pyclient.sasl_mechanisms", "exchange"),
+    "partitioner": PluginKind("pyclient.partitioners", ("partition",)),
+    "assignor": PluginKind("pyclient.assignors", ("assign",)),
+    "serializer": PluginKind("pyclient.serializers", ("serialize",)),
+    "deserializer": PluginKind("pyclient.serializers", ("deserialize",)),
+    "producer interceptor": PluginKind("pyclient.producer_interceptors", ("on_send", "on_acknowledgement")),
+    "consumer interceptor": PluginKind("pyclient.consumer_interceptors", ("on_consume", "on_commit")),
+    "sasl mechanism": PluginKind("pyclient.sasl_mechanisms", ("exchange",)),
 }
 OWN_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "pyclient.assignors": {
@@ -85,14 +85,14 @@ def load_plugin(kind: str, spec: object) -> Any:
 
     Raises:
         ConfigurationError: no such name, several packages register it, it raises while it loads, or the object lacks
-            the kind's method.
+            the kind's methods.
     """
     wanted = KINDS[kind]
     found = _named(kind, wanted, spec) if isinstance(spec, str) else spec
-    plugin = _made(kind, found, spec) if inspect.isclass(found) and hasattr(found, wanted.method) else found
-    if callable(getattr(plugin, wanted.method, None)) or (kind in ("serializer", "deserializer") and callable(plugin)):
+    plugin = _made(kind, found, spec) if inspect.isclass(found) and any(hasattr(found, each) for each in wanted.methods) else found
+    if any(callable(getattr(plugin, each, None)) for each in wanted.methods) or (kind in ("serializer", "deserializer") and callable(plugin)):
         return plugin
-    raise ConfigurationError(f"{spec!r} is not {with_article(kind)}: it has no method {wanted.method!r}", option=kind)
+    raise ConfigurationError(f"{spec!r} is not {with_article(kind)}: it has no method {' or '.join(map(repr, wanted.methods))}", option=kind)
 
 
 def load_function(option: str, spec: object) -> Any:

@@ -205,14 +205,33 @@ Serialize: TypeAlias = Callable[[str, Any, Headers], bytes | None]
 Deserialize: TypeAlias = Callable[[str, bytes | None, Headers], Any]
 
 
+class Route(NamedTuple):
+    """Where a `ProducerInterceptor` sends a record, and its time; None leaves what `send` was given.
+
+    With a *topic*, the partition that `send` was given does not count, for it is one of another topic: *partition* is
+    one of this topic, None lets the partitioner choose. *timestamp* is in ms since the epoch.
+    """
+
+    topic: str | None = None
+    partition: int | None = None
+    timestamp: int | None = None
+
+
 class ProducerInterceptor(Protocol):
     """Sees every record before it is serialized, and its outcome. Its errors are logged, never raised.
 
-    Several form a chain: each gets the record as the one before returned it. See also `SeesClose`.
+    It needs only one of the two methods. Several form a chain: each gets the record as the one before returned it. See
+    also `SeesClose`.
     """
 
-    def on_send(self, topic: str, key: Any, value: Any, headers: Headers, /) -> tuple[Any, Any, Headers]:
-        """The key, value and headers to send instead. Called once per record, by the thread or task that sends it."""
+    def on_send(self, topic: str, key: Any, value: Any, headers: Headers, /) -> tuple[Any, Any, Headers] | tuple[Any, Any, Headers, Route | None]:
+        """The key, value and headers to send instead, and perhaps a `Route`. Called once per record, by the thread or
+        task that sends it.
+
+        What it returns is checked as the arguments of `send`: a topic that does not exist, a negative partition or a
+        value that cannot be serialized is an error of the send. Topics are looked up after this method, so `send` may
+        be given one that does not exist.
+        """
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None, /) -> None:
         """The record was delivered (*metadata*), or it failed or was rejected (*error*). Called once for each
@@ -234,9 +253,10 @@ class SeesClose(Protocol):
 class ConsumerInterceptor(Protocol):
     """Sees records before poll returns them, and committed offsets. Its errors are logged, never raised.
 
-    Several form a chain: each gets what the one before returned. An interceptor can leave records out, but not change,
-    add or reorder them: records and columns (`Records.to_arrow`) are views of the fetched data. To change what is read,
-    such as to decrypt it, use a deserializer: it gets topic, bytes and headers. See also `SeesClose`.
+    It needs only one of the two methods. Several form a chain: each gets what the one before returned. An interceptor
+    can leave records out, but not change, add or reorder them: records and columns (`Records.to_arrow`) are views of
+    the fetched data. To change what is read, such as to decrypt it, use a deserializer: it gets topic, bytes and
+    headers. See also `SeesClose`.
     """
 
     def on_consume(self, records: Records[Any, Any], /) -> Records[Any, Any]:

@@ -6,9 +6,9 @@ starts at the record's timestamp; a record without a timestamp never expires.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from pyclient import OffsetAndMetadata, Record, Records, TopicPartition
+from pyclient import Record, Records
 
 __all__ = ["TtlInterceptor"]
 
@@ -29,9 +29,6 @@ class TtlInterceptor:
         fresh = records.filter(lambda record: self._lives(record, now))
         self.expired += len(records) - len(fresh)
         return fresh
-
-    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
-        """Required by the Protocol; commits do not matter here."""
 
     def _lives(self, record: Record, now: float) -> bool:
         return record.timestamp < 0 or now - record.timestamp / 1000 <= self._ttl(record)

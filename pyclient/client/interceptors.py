@@ -1,24 +1,26 @@
 """Runs the interceptors of producers and consumers, one after the other.
 
 What one raises is logged and stops none of the others. Knows no brokers and no positions. Rule: a producer's
-interceptor can change a record, but neither drop nor fail it. A consumer's interceptor can leave records out, but
-neither change nor add any.
+interceptor can change a record and send it elsewhere, but neither drop nor fail it. A consumer's interceptor can leave
+records out, but neither change nor add any.
 """
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from pyclient.buffers.records_view import Records, narrow
 from pyclient.errors import ConfigurationError, KafkaError, counted, with_article
 from pyclient.plugin_loading import load_plugin
-from pyclient.plugins import ConsumerInterceptor, ProducerInterceptor, SeesClose
+from pyclient.plugins import ConsumerInterceptor, ProducerInterceptor, Route, SeesClose
 from pyclient.records import Headers, OffsetAndMetadata, RecordMetadata, TopicPartition
 from pyclient.signatures import is_async, takes
 
 _log = logging.getLogger(__name__)
 Dispatch = Callable[[Callable[[], object]], None]
+T = TypeVar("T")
 
 
 class Interceptors:
@@ -26,21 +28,28 @@ class Interceptors:
 
     def __init__(self, chain: Iterable[ProducerInterceptor], dispatch: Dispatch) -> None:
         self._chain = tuple(chain)
+        self._changing = _having("on_send", self._chain)
+        self._notified = _having("on_acknowledgement", self._chain)
         self._dispatch = dispatch
         self._closed = False
 
-    def on_send(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers]:
-        """The record after all of them; one that raises leaves it unchanged."""
-        for each in self._chain:
+    def on_send(self, route: Route, key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers, Route]:
+        """The record after all of them, and where it goes: *route* is what the user said. One that raises leaves it
+        unchanged.
+        """
+        for each in self._changing:
+            topic: Any = route.topic
             try:
-                key, value, headers = each.on_send(topic, key, value, headers)
+                key, value, headers, other = _record(each.on_send(topic, key, value, headers))
             except Exception:  # noqa: BLE001 a user's error must not lose the record
                 _log.exception("interceptor %s: on_send raised for a record of topic %s, which is sent without its change", _name(each), topic)
-        return key, value, headers
+            else:
+                route = route if other is None else _rerouted(route, other)
+        return key, value, headers, route
 
     def on_outcome(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
         """Notify all of them of a record's outcome; called where callbacks run."""
-        for each in self._chain:
+        for each in self._notified:
             try:
                 each.on_acknowledgement(metadata, error)
             except Exception:  # noqa: BLE001 the others must be notified too
@@ -63,10 +72,12 @@ class ConsumerInterceptors:
 
     def __init__(self, chain: Iterable[ConsumerInterceptor]) -> None:
         self._chain = tuple(chain)
+        self._choosing = _having("on_consume", self._chain)
+        self._notified = _having("on_commit", self._chain)
 
     def on_consume(self, records: Records[Any, Any]) -> Records[Any, Any]:
         """The records that none of them leaves out; the positions of all *records* are kept."""
-        for each in self._chain:
+        for each in self._choosing:
             if not records:
                 break
             records = self._narrowed(each, records)
@@ -86,7 +97,7 @@ class ConsumerInterceptors:
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Notify all of them of a commit."""
-        for each in self._chain:
+        for each in self._notified:
             try:
                 each.on_commit(dict(offsets))
             except Exception:  # noqa: BLE001 the commit is done, and the others must be notified too
@@ -95,6 +106,28 @@ class ConsumerInterceptors:
     def close(self) -> None:
         """Close them."""
         _close(self._chain)
+
+
+def _having(method: str, chain: tuple[T, ...]) -> tuple[T, ...]:
+    return tuple(each for each in chain if getattr(each, method, None) is not None)
+
+
+def _record(made: Any) -> tuple[Any, Any, Headers, Route | None]:
+    """What `on_send` returned, with None where it has no route."""
+    key, value, headers, *rest = made
+    route = rest[0] if rest else None
+    if len(rest) > 1 or not (route is None or isinstance(route, Route)):
+        raise TypeError("on_send returned more than key, value and headers: only a pyclient.plugins.Route may follow them")
+    if route is not None and not isinstance(route.topic, str | None):
+        raise TypeError(f"Route(topic={route.topic!r}): expected a topic name as str or None, got {type(route.topic).__name__}")
+    return key, value, headers, route
+
+
+def _rerouted(route: Route, other: Route) -> Route:
+    timestamp = route.timestamp if other.timestamp is None else other.timestamp
+    if other.topic is not None:
+        return other._replace(timestamp=timestamp)
+    return Route(route.topic, route.partition if other.partition is None else other.partition, timestamp)
 
 
 def _close(chain: Iterable[object]) -> None:
@@ -123,18 +156,32 @@ def consumer_interceptors(specs: Iterable[object]) -> ConsumerInterceptors | Non
 
 
 def _loaded(kind: str, spec: object, arguments: Mapping[str, int]) -> Any:
-    """The plugin, which must have these methods, each with so many arguments."""
+    """The plugin, which must have one of these methods, each with so many arguments."""
     plugin = load_plugin(kind, spec)
     for name, count in arguments.items():
-        method = getattr(plugin, name, None)
-        if not callable(method):
-            raise ConfigurationError(f"{_name(plugin)} is no {kind}: it has no method {name!r}", option="interceptors")
-        if is_async(method):
-            raise ConfigurationError(f"{name} of {_name(plugin)} must be a plain function: nothing awaits an `async def` function", option="interceptors")
-        if not takes(method, count):
-            raise ConfigurationError(f"{name} of {_name(plugin)} must take {counted(count, 'argument')}: see "
-                                     f"help('pyclient.plugins.{kind.title().replace(' ', '')}')", option="interceptors")
+        if getattr(plugin, name, None) is None:
+            _check_spelling(kind, plugin, name)
+        else:
+            _check_method(kind, plugin, name, count)
     return plugin
+
+
+def _check_method(kind: str, plugin: object, name: str, count: int) -> None:
+    method = getattr(plugin, name)
+    if not callable(method):
+        raise ConfigurationError(f"{name} of {_name(plugin)} is {with_article(type(method).__name__)}, not a method", option="interceptors")
+    if is_async(method):
+        raise ConfigurationError(f"{name} of {_name(plugin)} must be a plain function: nothing awaits an `async def` function", option="interceptors")
+    if not takes(method, count):
+        raise ConfigurationError(f"{name} of {_name(plugin)} must take {counted(count, 'argument')}: see "
+                                 f"help('pyclient.plugins.{kind.title().replace(' ', '')}')", option="interceptors")
+
+
+def _check_spelling(kind: str, plugin: object, name: str) -> None:
+    """Methods are optional, so a misspelt one would never be called."""
+    alike = {each.replace("_", "").lower(): each for each in dir(plugin) if each.startswith("on")}
+    for near in difflib.get_close_matches(name.replace("_", ""), alike, n=1, cutoff=0.9):
+        raise ConfigurationError(f"{_name(plugin)} has a method {alike[near]}, which no {kind} has: did you mean {name}?", option="interceptors")
 
 
 def _name(plugin: object) -> str:

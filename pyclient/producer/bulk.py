@@ -19,7 +19,7 @@ from pyclient.buffers.pool import Waiter
 from pyclient.buffers.rows import CHUNK, Rows, no_partition, note_interruption
 from pyclient.codec.arrow_input import Batch, Lists, Names, batches, plain_columns
 from pyclient.errors import BufferExhaustedError, ConfigurationError, KafkaError
-from pyclient.plugins import AddsColumnHeaders, ColumnEncoder
+from pyclient.plugins import AddsColumnHeaders, ColumnEncoder, Route
 from pyclient.client.interceptors import Interceptors
 from pyclient.producer.arguments import as_bytes, check_partition, check_timestamp, header_pairs, headers_bytes
 from pyclient.producer.core import ProducerCore
@@ -64,6 +64,10 @@ class BulkSend:
         """The number of records of `_rows` that the interceptors have seen."""
         self._key_hash = core.router.key_hash
         self._topics: dict[str, TopicQueues | Exception] = {}
+        self._places: dict[str, int] = {}
+        """Of the topics that interceptors chose: their indexes in the topics of `_rows`."""
+        self._names: list[str] = []
+        """Those of the topics of `_rows`."""
         self._awaited: dict[str, int] = {}
         """The highest partition that was waited for, by topic."""
 
@@ -92,8 +96,8 @@ class BulkSend:
         number = None if partition is None else check_partition(partition)
         _check_topic(topic)
         columns = _columns(values, keys, headers, timestamps)
-        queues = yield from wait_for_topic(self._core, topic, number, self._budget)
-        rows = self._make_rows([queues], [topic], None if number is not None else self._key_hash)
+        rows = self._make_rows([], []) if self._interceptors is not None else self._make_rows(
+            [(yield from wait_for_topic(self._core, topic, number, self._budget))], [topic])
         total = len(columns[0] or ())
         for first in range(0, total, CHUNK):
             if self._stop is not None:
@@ -113,7 +117,10 @@ class BulkSend:
         """
         router = self._router
         if self._interceptors is not None:
-            values, keys, headers = self._intercepted(self._interceptors, names, values, keys, headers)
+            sent = map(Route, names, given or [partition] * len(names), timestamps or [None] * len(names))
+            values, keys, headers, routes = self._intercepted(self._interceptors, sent, values, keys, headers)
+            names, given, timestamps = ([*each] for each in zip(*routes, strict=True))
+            places, partition = (yield from self._find_places(rows, names, given)), None
         chooses = partition is None and router.chooses(keyed=keys is not None)
         if router.serialized or chooses:
             values, keys = yield from self._prepared(names, values, keys)
@@ -137,14 +144,28 @@ class BulkSend:
         errors = yield PrepareEach(self._router, list(zip(names, keys or [None] * len(values), values, strict=True)), self._budget)
         return [value if error is None else _Refused(error) for value, error in zip(values, errors, strict=True)], keys
 
-    def _intercepted(self, interceptors: Interceptors, names: list[str], values: list[Any], keys: list[Any] | None,
-                     headers: list[Any] | None) -> tuple[list[Any], list[Any], list[Any]]:
+    def _intercepted(self, interceptors: Interceptors, routes: Iterable[Route], values: list[Any], keys: list[Any] | None,
+                     headers: list[Any] | None) -> tuple[list[Any], list[Any], list[Any], list[Route]]:
         """The records as the interceptors changed them; from now on they are notified of each one's outcome."""
         made = []
-        for name, value, key, pairs in zip(names, values, keys or [None] * len(values), headers or [()] * len(values), strict=True):
+        for route, value, key, pairs in zip(routes, values, keys or [None] * len(values), headers or [()] * len(values), strict=True):
             self._shown += 1
-            made.append(interceptors.on_send(name, key, value, pairs or ()))
-        return [value for _, value, _ in made], [key for key, _, _ in made], [_pairs_of(pairs) for _, _, pairs in made]
+            made.append(interceptors.on_send(route, key, value, pairs or ()))
+        return ([value for _, value, _, _ in made], [key for key, _, _, _ in made], [_pairs_of(pairs) for _, _, pairs, _ in made],
+                [route for _, _, _, route in made])
+
+    def _find_places(self, rows: Rows, names: list[str], partitions: list[Any]) -> Steps[Step, list[int]]:
+        """The indexes in ``rows.topics`` of the topics that interceptors chose; new ones are looked up."""
+        highest = dict.fromkeys(names, ANY)
+        for name, partition in zip(names, partitions, strict=True):
+            highest[name] = max(highest[name], partition if type(partition) is int else ANY)
+        for name in [each for each in highest if each not in self._places]:
+            rows.topics.append((yield from self._find(name)))
+            self._names.append(name)
+            self._places[name] = len(self._names) - 1
+        for name, partition in highest.items():
+            yield from self._wait_for_partition(self._topics[name], partition)
+        return [self._places[name] for name in names]
 
     def _chosen(self, queues: TopicQueues | Exception, key: Any, value: Any, given: int | None, chooses: bool) -> object:
         if isinstance(queues, Exception) or isinstance(key, _Refused) or isinstance(value, _Refused):
@@ -167,15 +188,16 @@ class BulkSend:
         found = batches(data, names, free=self._router.serialized, encoded=encoders, as_lists=slow)
         if not encoders:
             self._learn(data, names)
-        default: TopicQueues | Exception = ValueError("its topic is null, and send_arrow was given no topic")
-        if topic is not None:
-            default = yield from wait_for_topic(self._core, topic, None, self._budget)
+        chosen = self._interceptors is not None  # record by record, when they have seen it
+        if topic is None:
+            self._topics[""] = ValueError("its topic is null, and send_arrow was given no topic")
+        elif not chosen:
+            self._topics[topic] = yield from wait_for_topic(self._core, topic, None, self._budget)
         for batch in found:
-            topics = yield from self._topics_of(batch, default)
-            yield from self._wait_for_partitions(batch, topics)
             names_of = [topic or "", *batch.topics]
+            topics = [] if chosen else (yield from self._topics_of(batch, names_of))
             yield from self._encode(batch, names_of, encoders, first)
-            rows = self._make_rows(topics, names_of, self._key_hash)
+            rows = self._make_rows(topics, [] if chosen else names_of)
             for start in range(0, batch.rows, CHUNK):
                 stop = min(start + CHUNK, batch.rows)
                 if self._stop is not None:
@@ -200,26 +222,15 @@ class BulkSend:
         if path is not None and getattr(data, "num_rows", CHUNK + 1) <= CHUNK:
             path.learn(names[:4], plain_columns(data, names))
 
-    def _topics_of(self, batch: Batch, default: TopicQueues | Exception) -> Steps[Step, list[TopicQueues | Exception]]:
-        for name in batch.topics:
-            if name not in self._topics:
-                try:
-                    self._topics[name] = yield from wait_for_topic(self._core, name, None, self._budget)
-                except KafkaError as error:  # the records of this topic are refused, the others are not
-                    self._topics[name] = error
-        return [default, *(self._topics[name] for name in batch.topics)]
-
-    def _wait_for_partitions(self, batch: Batch, topics: list[TopicQueues | Exception]) -> Steps[Step, None]:
-        """P35: wait for partitions that rows name and that are not known; those that stay unknown are refused."""
+    def _topics_of(self, batch: Batch, names: list[str]) -> Steps[Step, list[TopicQueues | Exception]]:
+        for name in names:
+            yield from self._find(name)
+        topics = [self._topics[name] for name in names]
         highest = batch.highest_partition()
         for place, queues in enumerate(topics):
-            if isinstance(queues, Exception) or highest < len(queues):
-                continue
-            wanted = min(batch.highest_partition(place), LAST_PARTITION)
-            if wanted > self._awaited.get(queues.topic, len(queues) - 1):
-                self._awaited[queues.topic] = wanted
-                with contextlib.suppress(KafkaError):
-                    yield from wait_for_topic(self._core, queues.topic, wanted, self._budget)
+            if not isinstance(queues, Exception) and highest >= len(queues):
+                yield from self._wait_for_partition(queues, batch.highest_partition(place))
+        return topics
 
     def _encode(self, batch: Batch, names: list[str], encoders: Encoders, first: int) -> Steps[Step, None]:
         for part, encoder in encoders.items():
@@ -238,6 +249,25 @@ class BulkSend:
         rows.load_columns(first, start, stop, batch.value, batch.key, batch.headers, batch.timestamp, batch.codes, batch.partition, self._now())
 
     # ---- both -------------------------------------------------------------------------------------------------------
+
+    def _find(self, name: str) -> Steps[Step, TopicQueues | Exception]:
+        """A topic that a record names; an error where it is not known, with which its records are refused."""
+        if name not in self._topics:
+            try:
+                self._topics[name] = yield from wait_for_topic(self._core, name, None, self._budget)
+            except KafkaError as error:  # the records of this topic are refused, the others are not
+                self._topics[name] = error
+        return self._topics[name]
+
+    def _wait_for_partition(self, queues: TopicQueues | Exception, partition: int) -> Steps[Step, None]:
+        """P35: wait for a partition that a record names and that is not known; if it stays unknown, it is refused."""
+        if isinstance(queues, Exception):
+            return
+        wanted = min(partition, LAST_PARTITION)
+        if wanted > self._awaited.get(queues.topic, len(queues) - 1):
+            self._awaited[queues.topic] = wanted
+            with contextlib.suppress(KafkaError):
+                yield from wait_for_topic(self._core, queues.topic, wanted, self._budget)
 
     def _append(self, rows: Rows) -> Steps[Step, None]:
         """Append the chunk, and wait for memory as often as needed; when none is granted, refuse the rest."""
@@ -273,10 +303,11 @@ class BulkSend:
         if isinstance(error, BufferExhaustedError):
             self._core.accumulator.reject_rest(count)
 
-    def _make_rows(self, topics: list[TopicQueues | Exception], names: list[str], key_hash: object) -> Rows:
+    def _make_rows(self, topics: list[TopicQueues | Exception], names: list[str]) -> Rows:
         self._shown = 0
+        self._places, self._names = {}, names
         refused = None if self._interceptors is None else self._interceptors.refused
-        self._rows = Rows(self._deliveries, topics, names, _convert, key_hash, refused)
+        self._rows = Rows(self._deliveries, topics, names, _convert, self._key_hash, refused)
         return self._rows
 
     def _now(self) -> int:
@@ -329,10 +360,11 @@ def _check_topic(topic: object) -> None:
         raise TypeError(f"topic {topic!r} is {type(topic).__name__}, not a string")
 
 
-def _check_known(queues: TopicQueues, partition: int) -> int:
-    if not 0 <= partition < len(queues):
-        raise no_partition(queues.topic, len(queues), partition)
-    return partition
+def _check_known(queues: TopicQueues, partition: Any) -> int:
+    number: int = partition if type(partition) is int else check_partition(partition)
+    if not 0 <= number < len(queues):
+        raise no_partition(queues.topic, len(queues), number)
+    return number
 
 
 def _convert(what: str, item: Any) -> Any:

@@ -112,7 +112,8 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
         all after it are refused; interceptors see at most the chunk that it belongs to.
 
         Raises:
-            MetadataTimeoutError: the topic or partition is not known; nothing was queued.
+            MetadataTimeoutError: the topic or partition is not known; nothing was queued. With interceptors, which may
+                route records elsewhere, it is the error of each record that stays there.
             TypeError, ValueError: the arguments are not lists of one length; nothing was queued.
         """
         with BulkSend(self._open_producer()) as bulk:
@@ -137,7 +138,7 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
         Raises:
             ImportError: pyarrow is not installed.
             ConfigurationError: the producer has a serializer for what an encoder encodes.
-            MetadataTimeoutError: *topic* is not known; nothing was queued.
+            MetadataTimeoutError: *topic* is not known; nothing was queued. With interceptors as for `send_many`.
             SerializationError: the encoder's schema does not fit; nothing of these (up to 65,536) rows was queued, and
                 a note has the index that was reached.
             TypeError, ValueError: the message names the column that is wrong or damaged; nothing of its batch was

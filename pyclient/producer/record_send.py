@@ -19,6 +19,7 @@ from pyclient.buffers.pool import Waiter
 from pyclient.buffers.queues import TopicQueues
 from pyclient.client.interceptors import Interceptors
 from pyclient.codec.encode import encode_headers
+from pyclient.plugins import Route
 from pyclient.producer.arguments import GivenHeaders, check_partition, check_timestamp, header_pairs
 from pyclient.producer.core import ProducerCore
 from pyclient.producer.preparation import Prepare, in_time
@@ -136,9 +137,10 @@ class InterceptedSend:
     def queue(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: GivenHeaders,
               on_delivery: OnDelivery | None) -> Delivery | SendSteps:
         """As `RecordSend.queue`, with the record that the interceptors return."""
-        key, value, headers = self._interceptors.on_send(topic, key, value, header_pairs(headers))
+        key, value, headers, route = self._interceptors.on_send(Route(topic, partition, timestamp), key, value, header_pairs(headers))
+        to: Any = route.topic
         try:
-            queued = self._records.queue(topic, value, key, partition, timestamp, headers, on_delivery)
+            queued = self._records.queue(to, value, key, route.partition, route.timestamp, headers, on_delivery)
         except Exception as error:
             self._interceptors.refused(error)
             raise

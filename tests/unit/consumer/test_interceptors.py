@@ -127,12 +127,34 @@ def test_an_interceptor_is_given_as_object_class_or_name(fake_cluster: FakeClust
     assert ByName.made[-1].offsets == [0, 1, 2]
 
 
-class NoCommits:
+class OnlyRecords:
     def on_consume(self, records: Records) -> Records:
-        return records
+        return records.filter(even)
 
 
-@pytest.mark.parametrize("wrong", [object(), NoCommits(), "no.such.module:Class", "unregistered"])
+class OnlyCommits:
+    def __init__(self) -> None:
+        self.reported: list[Offsets] = []
+
+    def on_commit(self, offsets: Offsets) -> None:
+        self.reported.append(offsets)
+
+
+class Misspelt(OnlyRecords):
+    def on_commits(self, offsets: Offsets) -> None:
+        """One s too many."""
+
+
+def test_an_interceptor_needs_only_one_method(fake_cluster: FakeCluster) -> None:
+    filled(fake_cluster, 3)
+    commits = OnlyCommits()
+    with reading(fake_cluster, OnlyRecords, commits, enable_auto_commit=False) as consumer:
+        assert polled(consumer, 2) == [0, 2]
+        consumer.commit({TP: 3})
+    assert [each[TP].offset for each in commits.reported] == [3]
+
+
+@pytest.mark.parametrize("wrong", [object(), Misspelt(), "no.such.module:Class", "unregistered"])
 @pytest.mark.parametrize("kind", [Consumer, AsyncConsumer])
 def test_what_is_no_interceptor_is_refused_before_the_consumer_opens(kind: Any, wrong: object) -> None:
     with pytest.raises(ConfigurationError, match="interceptor"):

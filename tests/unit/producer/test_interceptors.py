@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import pyarrow
 import pytest
 
-from pyclient import AsyncProducer, Delivery, Producer
+from pyclient import AsyncProducer, Deliveries, Delivery, Producer
 from pyclient.errors import (
-    BufferExhaustedError, ClientClosedError, ConfigurationError, DeliveryError, IllegalStateError, KafkaError, RecordTooLargeError, SerializationError,
-    TopicAuthorizationError,
+    BufferExhaustedError, ClientClosedError, ConfigurationError, DeliveryError, IllegalStateError, InvalidTopicError, KafkaError,
+    RecordTooLargeError, SerializationError, TopicAuthorizationError,
 )
+from pyclient.plugins import Route
 from pyclient.records import Headers, RecordMetadata
 from pyclient.testing import Fail, FakeCluster
 from tests.unit.buffers.accumulators import Clock, accumulator
@@ -100,12 +101,47 @@ def test_an_interceptor_is_given_as_object_class_or_name(fake_cluster: FakeClust
     assert len(ByName.made[-1].outcomes) == 1
 
 
-class NoOutcomes:
-    def on_send(self, *record: Any) -> Any:
-        return record[1:]
+class OnlySends:
+    def on_send(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers]:
+        return key, value, [("seen", None)]
 
 
-@pytest.mark.parametrize("wrong", [object(), NoOutcomes(), "no.such.module:Class", "unregistered"])
+class OnlyOutcomes:
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        self.outcomes.append((metadata, error))
+
+
+class Misspelt(OnlySends):
+    def on_acknowledgment(self, *outcome: object) -> None:
+        """An e is missing."""
+
+
+class NoMethod(OnlySends):
+    on_acknowledgement = 1
+
+
+def test_an_interceptor_needs_only_one_method(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    last = OnlyOutcomes()
+    with producing(fake_cluster, OnlySends, last) as producer:
+        sent = producer.send("t", "x").result(20)
+        producer.send_many("t", ["y"]).result(20)
+    assert stored(fake_cluster) == [(b"x", [("seen", None)]), (b"y", [("seen", None)])]
+    assert last.outcomes[0] == (sent, None)
+    assert len(last.outcomes) == 2
+
+
+@pytest.mark.parametrize(("wrong", "said"), [(Misspelt(), "a method on_acknowledgment, .* did you mean on_acknowledgement"), (NoMethod(), "is an int, not a method"),
+                                             (object(), "no method 'on_send' or 'on_acknowledgement'")])
+def test_a_method_that_would_never_be_called_is_refused(wrong: object, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        Producer(bootstrap_servers="localhost:1", interceptors=[wrong])
+
+
+@pytest.mark.parametrize("wrong", [object(), "no.such.module:Class", "unregistered"])
 def test_an_object_that_is_no_interceptor_is_refused_before_the_producer_opens(wrong: object) -> None:
     with pytest.raises(ConfigurationError, match=r"interceptor"):
         Producer(bootstrap_servers="localhost:1", interceptors=[wrong])
@@ -134,6 +170,168 @@ def test_a_return_value_that_is_no_record_counts_as_an_exception(fake_cluster: F
         producer.send("t", "x").result(20)
     assert stored(fake_cluster) == [(b"x", [])]
     assert "Forgetful" in caplog.text
+
+
+# ---- routes ---------------------------------------------------------------------------------------------------------
+
+
+class Routing(Watching):
+    """Gives each record the route of its value."""
+
+    def __init__(self, routes: dict[str, Any], log: list[Any] | None = None) -> None:
+        super().__init__("r", log)
+        self.routes = routes
+
+    def on_send(self, topic: str, key: Any, value: Any, headers: Headers) -> Any:
+        self.log.append(topic)
+        return key, value, headers, self.routes.get(value)
+
+
+def by_send(cluster: FakeCluster, chain: list[object], topic: str, values: list[str], **where: Any) -> list[RecordMetadata | Exception]:
+    def one(value: str) -> RecordMetadata | Exception:
+        try:
+            return producer.send(topic, value, **where).result(20)
+        except Exception as error:  # noqa: BLE001 compared by the tests
+            return error
+
+    with producing(cluster, *chain) as producer:
+        return [one(value) for value in values]
+
+
+def by_send_many(cluster: FakeCluster, chain: list[object], topic: str, values: list[str], **where: Any) -> list[RecordMetadata | Exception]:
+    with producing(cluster, *chain) as producer:
+        return outcomes_of(producer.send_many(topic, values, partition=where.get("partition")))
+
+
+def by_send_arrow(cluster: FakeCluster, chain: list[object], topic: str, values: list[str], **where: Any) -> list[RecordMetadata | Exception]:
+    partitions = [where.get("partition")] * len(values)
+    with producing(cluster, *chain) as producer:
+        data = pyarrow.table({"value": values, "partition": pyarrow.array(partitions, "int32")})
+        return outcomes_of(producer.send_arrow(topic, data, partition_column="partition"))
+
+
+def by_async_send(cluster: FakeCluster, chain: list[object], topic: str, values: list[str], **where: Any) -> list[RecordMetadata | Exception]:
+    async def one(producer: AsyncProducer, value: str) -> RecordMetadata | Exception:
+        try:
+            return await producer.send_and_wait(topic, value, **where)
+        except Exception as error:  # noqa: BLE001 compared by the tests
+            return error
+
+    async def main() -> list[RecordMetadata | Exception]:
+        async with AsyncProducer(bootstrap_servers=cluster.bootstrap_servers, interceptors=chain, value_serializer="string") as producer:
+            return [await one(producer, value) for value in values]
+
+    return asyncio.run(main())
+
+
+def outcomes_of(bulk: Deliveries) -> list[RecordMetadata | Exception]:
+    failed = bulk.exception(20)
+    errors = {} if failed is None else failed.errors
+    return [errors[at].__cause__ or errors[at] if at in errors else bulk[at].result(0) for at in range(len(bulk))]  # type: ignore[misc]
+
+
+Way = Callable[..., list[Any]]
+every_way = pytest.mark.parametrize("way", [by_send, by_async_send, by_send_many, by_send_arrow])
+
+
+@every_way
+def test_on_send_routes_a_record_to_another_topic_partition_and_time(fake_cluster: FakeCluster, way: Way) -> None:
+    fake_cluster.create_topic("t")
+    fake_cluster.create_topic("other", partitions=3)
+    routing = Routing({"a": Route("other", 2, 1234), "b": Route("other", 1), "c": Route(timestamp=7), "d": None})
+    done = way(fake_cluster, [routing], "t", ["a", "b", "c", "d"])
+    assert [(each.topic, each.partition, each.offset) for each in done] == [("other", 2, 0), ("other", 1, 0), ("t", 0, 0), ("t", 0, 1)]
+    assert [(record.partition, record.value, record.timestamp) for record in fake_cluster.records("other")][1] == (2, b"a", 1234)
+    assert fake_cluster.records("t")[0].timestamp == 7
+    assert sorted(routing.outcomes, key=str) == sorted([(each, None) for each in done], key=str)
+
+
+@every_way
+def test_the_partition_of_the_send_counts_for_its_own_topic_only(fake_cluster: FakeCluster, way: Way) -> None:
+    fake_cluster.create_topic("t", partitions=6)
+    fake_cluster.create_topic("other")
+    routes = {"a": Route("other"), "b": Route(timestamp=7), "c": Route(partition=1), "d": Route("t", 0)}
+    done = way(fake_cluster, [Routing(routes)], "t", ["a", "b", "c", "d"], partition=5)
+    assert [(each.topic, each.partition) for each in done] == [("other", 0), ("t", 5), ("t", 1), ("t", 0)]
+
+
+@every_way
+def test_the_next_interceptor_sees_the_new_topic_and_may_route_again(fake_cluster: FakeCluster, way: Way) -> None:
+    for topic in ("t", "u", "v"):
+        fake_cluster.create_topic(topic, partitions=2)
+    topics: list[str] = []
+    first, second = Routing({"a": Route("u", 1), "b": Route("u", 1)}, topics), Routing({"a": Route(timestamp=7), "b": Route("v")}, topics)
+    done = way(fake_cluster, [first, second], "t", ["a", "b"], partition=0)
+    assert topics[:4] == ["t", "u", "t", "u"]
+    assert [done[0].topic, done[0].partition, done[0].timestamp, done[1].topic] == ["u", 1, 7, "v"]
+
+
+@every_way
+def test_topics_are_looked_up_after_on_send(fake_cluster: FakeCluster, way: Way) -> None:
+    fake_cluster.create_topic("t")
+    done = way(fake_cluster, [Routing({"a": Route("t")})], "no such/topic", ["a", "b"])
+    assert done[0].topic == "t"
+    assert isinstance(done[1], InvalidTopicError)
+
+
+@every_way
+def test_a_route_is_checked_as_the_arguments_of_a_send_and_its_error_reported_once(fake_cluster: FakeCluster, way: Way) -> None:
+    fake_cluster.create_topic("t")
+    routes: dict[str, Any] = {"a": Route(partition="x"), "b": Route(timestamp=-5), "c": Route("no such/topic"), "d": Route("t", -1)}  # type: ignore[arg-type]
+    routing = Routing(routes)
+    done = way(fake_cluster, [routing], "t", ["a", "b", "c", "d", "e"])
+    negative = ValueError if way in (by_send, by_async_send) else IndexError
+    assert [type(each) for each in done] == [TypeError, ValueError, InvalidTopicError, negative, RecordMetadata]
+    assert len(routing.outcomes) == 5
+    assert sum(error is None for _, error in routing.outcomes) == 1
+
+
+@every_way
+@pytest.mark.parametrize("wrong", ["other", ("other", 0, None), Route(5)], ids=["text", "tuple", "no text"])  # type: ignore[arg-type]
+def test_what_is_no_route_is_logged_and_the_record_is_sent_unchanged(
+        fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture, way: Way, wrong: object) -> None:
+    fake_cluster.create_topic("t")
+    with caplog.at_level(logging.ERROR, "pyclient"):
+        done = way(fake_cluster, [Routing({"a": wrong})], "t", ["a"])
+    assert (done[0].topic, done[0].partition) == ("t", 0)
+    assert "Route" in caplog.text
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_routed_record_belongs_to_the_transaction(fake_cluster: FakeCluster, commits: bool) -> None:
+    for topic in ("t", "u", "v"):
+        fake_cluster.create_topic(topic)
+    with producing(fake_cluster, Routing({"a": Route("u"), "b": Route("v")}), transactional_id="x") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", "a")
+        producer.send_many("t", ["b", "c"])
+        producer.commit_transaction() if commits else producer.abort_transaction()
+    assert [len(fake_cluster.records(topic)) for topic in ("t", "u", "v")] == [int(commits)] * 3
+
+
+def test_metrics_count_a_routed_record_for_the_topic_that_it_went_to(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    fake_cluster.create_topic("u")
+    with producing(fake_cluster, Routing({"a": Route("u")})) as producer:
+        producer.send("t", "a")
+        producer.send_many("t", ["a", "b"]).result(20)
+        producer.flush()
+        figures = producer.metrics()
+    assert (figures["record-send-total{topic=t}"], figures["record-send-total{topic=u}"]) == (1, 2)
+
+
+@pytest.mark.parametrize("way", [by_send_many, by_send_arrow])
+def test_a_bulk_of_many_chunks_finds_each_new_topic(fake_cluster: FakeCluster, way: Way) -> None:
+    for number in range(5):
+        fake_cluster.create_topic(f"t{number}")
+    values = [str(number) for number in range(3000)]
+    done = way(fake_cluster, [Routing({each: Route(f"t{int(each) // 700}") for each in values})], "absent", values)
+    assert [each.topic for each in done] == [f"t{number // 700}" for number in range(3000)]
+    assert [len(fake_cluster.records(f"t{number}")) for number in range(5)] == [700, 700, 700, 700, 200]
+
+
+# ---- outcomes -------------------------------------------------------------------------------------------------------
 
 
 def test_P23_every_record_is_acknowledged_once_in_the_order_of_its_partition(fake_cluster: FakeCluster) -> None:
