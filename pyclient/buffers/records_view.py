@@ -79,6 +79,15 @@ class RecordRun:
         same = (record.topic, record.partition) == self.tp
         return same and self.batch.offset_of(self.start) <= record.offset < self.end()
 
+    def offset_ranges(self) -> Iterator[tuple[int, int]]:
+        """The offsets of its records, each range from the first to before the second."""
+        first, last = self.batch.offset_of(self.start), self.batch.offset_of(self.stop - 1)
+        if last - first == self.stop - 1 - self.start:
+            yield first, last + 1
+        else:  # compacted
+            for index in range(self.start, self.stop):
+                yield (offset := self.batch.offset_of(index)), offset + 1
+
     def end(self) -> int:
         """The offset to read next after it."""
         return self.batch.next_offset if self.stop == self.batch.count else self.batch.offset_of(self.stop)
@@ -240,6 +249,14 @@ def positions_before(records: Records[Any, Any], record: Record[Any, Any]) -> di
     if run is not None:
         positions[run.tp] = placed(record.offset, run.batch.leader_epoch)
     return positions
+
+
+def offset_ranges(records: Records[Any, Any]) -> dict[TopicPartition, list[tuple[int, int]]]:
+    """The offsets of each partition's *records*, in order, each range from the first to before the second."""
+    ranges: dict[TopicPartition, list[tuple[int, int]]] = {}
+    for run in records._runs:
+        ranges.setdefault(run.tp, []).extend(run.offset_ranges())
+    return ranges
 
 
 def positions_after(records: Records[Any, Any], record: Record[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:

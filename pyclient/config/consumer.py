@@ -129,7 +129,7 @@ class ConsumerConfig(ClientConfig):
         "0.8", True, Bool(), "Commit consumed positions every auto_commit_interval_ms. Off without group_id.")
     enable_auto_offset_store: bool = option(
         "pyclient", True, Bool(),
-        "Records that were returned count as consumed when the next poll begins. Off: only what store_offsets() was given is committed.")
+        "Records that were returned count as consumed when the next poll begins. Off: only what done() or store_offsets() was given is committed.")
     auto_commit_interval_ms: int = option(
         "0.8", 5_000, Int(), "Time between automatic commits.", importance="low")
     auto_offset_reset: str = option(

@@ -190,6 +190,10 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
         """As `Consumer.commit_async`."""
         self._commit_async(offsets, callback)
 
+    def done(self, record: Record[Any, Any]) -> None:
+        """As `Consumer.done`."""
+        self._done(record)
+
     def store_offsets(self, offsets: Offsets) -> None:
         """As `Consumer.store_offsets`."""
         self._store_offsets(offsets)

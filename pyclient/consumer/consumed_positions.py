@@ -5,17 +5,19 @@ their owners are in the project's page on consuming.
 """
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyclient.buffers.record_iterator import RecordCursor
 from pyclient.buffers.records_view import (
-    NOTHING, Bounds, Records, Taking, collect, join, memory_of, only, positions_after, positions_before, records_after,
-    runs_of, split_at, without)
+    NOTHING, Bounds, Records, Taking, collect, join, memory_of, offset_ranges, only, positions_after, positions_before,
+    records_after, runs_of, split_at, without)
 from pyclient.client.interceptors import consumer_interceptors
 from pyclient.codec.record import Record
 from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.decoding import PrepareRecord, UnpreparedError, decoder
+from pyclient.core.done_offsets import DoneOffsets
 from pyclient.metrics import RECORDS_CONSUMED
 from pyclient.records import OffsetAndMetadata, TopicPartition
 
@@ -91,6 +93,7 @@ class ConsumedPositions:
 
     def _collect_in_transit(self, limit: int, bounds: Bounds) -> Records[Any, Any]:
         records = self._collect(limit, bounds)
+        self._consumed.taken(records)
         self.in_transit, self._taking = records, None
         return records
 
@@ -114,6 +117,7 @@ class ConsumedPositions:
             self._recover()
         records, later = split_at(without(self._not_intercepted, withheld), limit)
         shown = records if self._interceptors is None else self._interceptors.on_consume(records)
+        self._consumed.taken(shown)
         self.in_transit, self._not_intercepted = shown, join(later, only(self._not_intercepted, withheld))
         return shown
 
@@ -249,6 +253,10 @@ class ConsumedPositions:
         """The user is done with the records before these, which are the next to be committed."""
         self._consumed.store(positions)
 
+    def done(self, tp: TopicPartition, offset: int) -> None:
+        """The user is done with this record. Any thread may call it."""
+        self._consumed.done(tp, offset)
+
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These were assigned again: no earlier record or position of them counts, nor what was stored."""
         for tp in (gone := set(partitions)):
@@ -352,8 +360,14 @@ class CommitState:
 
     @property
     def any_uncommitted(self) -> bool:
-        """Whether there are such."""
+        """Whether there are such, or may be before the next poll."""
         return bool(self._uncommitted)
+
+    def taken(self, records: Records[Any, Any]) -> None:
+        """A poll is about to return these; if Ctrl-C comes first, a later one does."""
+
+    def done(self, tp: TopicPartition, offset: int) -> None:
+        """The user is done with this record."""
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """A commit of these succeeded."""
@@ -383,6 +397,35 @@ class StoredOffsets(CommitState):
     def __init__(self) -> None:
         super().__init__()
         self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._done_offsets = DoneOffsets()
+        self._done: deque[tuple[TopicPartition, int]] = deque()  # from any thread; the consumer's own looks at it
+
+    def taken(self, records: Records[Any, Any]) -> None:
+        """As `CommitState.taken`: the user has to be done with them."""
+        offsets = offset_ranges(records)
+        for tp, end in records.next_offsets().items():
+            self._done_offsets.returned(tp, offsets.get(tp, ()), end)
+
+    def done(self, tp: TopicPartition, offset: int) -> None:
+        """As `CommitState.done`. One step, for other threads."""
+        self._done.append((tp, offset))
+
+    def _store_done(self) -> None:
+        """Store the positions before which all is done."""
+        while self._done:
+            tp, offset = self._done.popleft()
+            if (position := self._done_offsets.done(tp, offset)) is not None:
+                self.store({tp: position})
+
+    def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """As `CommitState.uncommitted`."""
+        self._store_done()
+        return super().uncommitted()
+
+    @property
+    def any_uncommitted(self) -> bool:
+        """As `CommitState.any_uncommitted`: what threads work on may be done while a poll waits."""
+        return super().any_uncommitted or bool(self._done) or self._done_offsets.waits
 
     def update(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """They were read up to there, which says nothing about what is done."""
@@ -390,6 +433,7 @@ class StoredOffsets(CommitState):
 
     def committable(self, current: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Everything that is stored."""
+        self._store_done()
         return dict(self._stored)
 
     def store(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -407,9 +451,13 @@ class StoredOffsets(CommitState):
 
     def forget(self, tp: TopicPartition) -> None:
         """As `CommitState.forget`; what is stored stays."""
+        self._store_done()
+        self._done_offsets.forget(tp)
         self._positions.pop(tp, None)
 
     def drop_stored(self, tp: TopicPartition) -> None:
         """As `CommitState.drop_stored`."""
+        self._store_done()
+        self._done_offsets.forget(tp)
         self._stored.pop(tp, None)
         super().forget(tp)

@@ -261,11 +261,25 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
         """
         self._commit_async(offsets, callback)
 
+    def done(self, record: Record[Any, Any]) -> None:
+        """Say that *record* is done, in any order and from any thread: what threads and tasks of yours work on.
+
+        For ``enable_auto_offset_store=False``. Commits without offsets, and automatic ones, store the position before
+        which every returned record is done; one that is not done holds up its partition. A record that was done before,
+        or whose partition was sought or taken away since, changes nothing: it is read again.
+
+        Raises:
+            IllegalStateError: there is no ``group_id``, ``enable_auto_offset_store`` is on, or the consumer is closed.
+            TypeError: it is no record.
+        """
+        self._done(record)
+
     def store_offsets(self, offsets: Offsets) -> None:
         """Say that records before these offsets are done: commits without offsets, and automatic ones, store them.
 
         For ``enable_auto_offset_store=False``, where reading alone marks nothing as consumed. *offsets* as in `commit`;
-        a record means the position after it. What was stored of a partition is dropped when the group takes it away.
+        a record means the position after it, also if records before it are not done: of several threads the last call
+        wins (`done` waits for those before). What was stored of a partition is dropped when the group takes it away.
 
         Raises:
             IllegalStateError: a partition is not assigned, there is no ``group_id``, or ``enable_auto_offset_store`` is

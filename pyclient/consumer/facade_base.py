@@ -294,6 +294,15 @@ class ConsumerBase(Facade):
                 self._core.check_assigned(tp)
             self._consumed_positions.store(given)
 
+    def _done(self, record: Record[Any, Any]) -> None:
+        if not isinstance(record, Record):
+            raise TypeError(f"done() takes a record that a poll returned, got {type(record).__name__} {record!r}")
+        if self._config.enable_auto_offset_store:
+            raise IllegalStateError("done() needs enable_auto_offset_store=False: without it, all records count as consumed when the next poll begins")
+        self._open_core()
+        self._core.commits.group()
+        self._consumed_positions.done(TopicPartition(record.topic, record.partition), record.offset)
+
     def _committed(self, partitions: list[TopicPartition], timeout: float | None,
                    ) -> Steps[Step, dict[TopicPartition, OffsetAndMetadata | None]]:
         found: dict[TopicPartition, OffsetAndMetadata | None] = yield WaitFor(lambda: self._core.commits.committed(partitions, timeout))

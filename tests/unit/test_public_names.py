@@ -41,7 +41,7 @@ def test_the_version_brokers_see_is_the_one_of_the_package() -> None:
 FUTURE = "add_done_callback cancelled done exception remove_done_callback result"
 PRODUCER = ("abort_transaction begin_transaction close cluster_id commit_transaction flush init_transactions is_connected metrics partitions_for send send_and_wait "
             "send_arrow send_many send_offsets start stop transaction")
-CONSUMER = ("assign assignment beginning_offsets close cluster_id commit commit_async committed end_offsets enforce_rebalance group_metadata high_watermark "
+CONSUMER = ("assign assignment beginning_offsets close cluster_id commit commit_async committed done end_offsets enforce_rebalance group_metadata high_watermark "
             "is_connected lag list_topics metrics offsets_for_times partitions_for pause paused poll position resume seek seek_to_beginning seek_to_end start stop store_offsets subscribe subscription unsubscribe wakeup")
 ADMIN = ("abort_transaction alter_configs alter_group_offsets alter_partition_reassignments alter_quotas alter_scram_users close cluster_id create_acls create_partitions create_topics delete_acls delete_group_offsets delete_groups delete_records delete_topics "
          "describe_acls describe_cluster describe_features describe_quorum remove_members describe_configs describe_groups describe_log_dirs describe_producers describe_quotas describe_scram_users describe_topics describe_transactions elect_leaders fence_producers group_offsets "

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import pytest
 
 from pyclient import AsyncConsumer, Consumer, OffsetAndMetadata, TopicPartition
-from pyclient.errors import IllegalStateError
+from pyclient.errors import IllegalStateError, WakeupError
 from pyclient.testing import FakeCluster
 from tests.leaving import closed, closed_async
 from tests.waiting import eventually
@@ -38,13 +39,13 @@ def storing(cluster: FakeCluster, **more: Any) -> Consumer:
     return Consumer(**options(cluster, topics=["t"], enable_auto_offset_store=False, **more))
 
 
-def read_all(consumer: Consumer) -> list[Any]:
+def read_all(consumer: Consumer, count: int = COUNT) -> list[Any]:
     """Poll until every record was returned; then once more, so that they would count as consumed."""
     got: list[Any] = []
 
     def complete() -> bool:
         got.extend(consumer.poll(0.01))
-        return len(got) >= COUNT
+        return len(got) >= count
 
     eventually(complete)
     consumer.poll(0)
@@ -115,6 +116,83 @@ def test_what_was_stored_of_a_partition_does_not_outlive_its_assignment(cluster:
         read_all(consumer)
         consumer.commit()
     assert committed(cluster) == {}
+
+
+# ---- done, in any order ----------------------------------------------------------------------------------------------
+
+
+def test_a_commit_stores_no_record_behind_one_that_is_not_done(cluster: FakeCluster) -> None:
+    with storing(cluster) as consumer:
+        records = read_all(consumer)
+        for number, expected in ((4, 0), (1, 0), (0, 2), (2, 3), (2, 3), (3, 5)):
+            consumer.done(records[number])
+            consumer.commit()
+            assert committed(cluster) == {TP: expected}
+
+
+def test_records_that_were_dropped_hold_up_nothing(cluster: FakeCluster) -> None:
+    def odd(value: bytes) -> int:
+        if int(value) % 2 == 0:
+            raise ValueError(value)
+        return int(value)
+
+    with storing(cluster, value_deserializer=odd, on_deserialization_error=lambda _record, _error: None) as consumer:
+        got = read_all(consumer, 2)
+        consumer.done(got[1])
+        consumer.commit()
+        assert committed(cluster) == {TP: 1}
+        consumer.done(got[0])
+        consumer.commit()
+        assert committed(cluster)[TP] >= 4
+
+
+def test_other_threads_are_done_while_a_poll_waits_which_commits_it(cluster: FakeCluster) -> None:
+    with storing(cluster, auto_commit_interval_ms=10) as consumer, ThreadPoolExecutor(4) as pool:
+        records = read_all(consumer)
+        waiting = pool.submit(consumer.poll)
+        list(pool.map(consumer.done, reversed(records)))
+        eventually(lambda: committed(cluster) == {TP: COUNT})
+        consumer.wakeup()
+        assert isinstance(waiting.exception(), WakeupError)
+
+
+def test_what_is_done_after_its_partition_was_sought_or_taken_away_changes_nothing(cluster: FakeCluster) -> None:
+    with storing(cluster, enable_auto_commit=False) as consumer:
+        records = read_all(consumer)
+        consumer.done(records[0])
+        consumer.seek(TP, 3)
+        consumer.done(records[1])
+        consumer.commit()
+        assert committed(cluster) == {TP: 1}
+        consumer.unsubscribe()
+        for record in records:
+            consumer.done(record)
+        consumer.subscribe(["t"])
+        eventually(lambda: consumer.poll(0.01))
+        consumer.commit()
+    assert committed(cluster) == {TP: 1}
+
+
+def test_what_is_done_is_committed_at_the_end_also_by_an_async_consumer(cluster: FakeCluster) -> None:
+    async def main() -> None:
+        async with AsyncConsumer(**options(cluster, topics=["t"], enable_auto_offset_store=False)) as consumer:
+            records: list[Any] = []
+            while len(records) < COUNT:
+                records += await consumer.poll(5)
+            for number in (3, 0, 1):
+                consumer.done(records[number])
+
+    asyncio.run(main())
+    assert committed(cluster) == {TP: 2}
+
+
+def test_done_is_refused_where_reading_alone_counts_as_done(cluster: FakeCluster) -> None:
+    with Consumer(**options(cluster, topics=["t"])) as usual:
+        records = read_all(usual)
+        with pytest.raises(IllegalStateError, match="enable_auto_offset_store=False"):
+            usual.done(records[0])
+        with pytest.raises(TypeError, match="takes a record"):
+            usual.done(records)  # type: ignore[arg-type]
 
 
 class StoresWhenRevoked:
