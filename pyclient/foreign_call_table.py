@@ -145,13 +145,9 @@ _METHODS: Final = (
     Method("admin", "describe_topic_partitions", _K, "admin.describe_topics([name])"),
     Method("admin", "describe_metadata_quorum", _KJ, "admin.describe_quorum()"),
     Method("admin", "reset_configs", _K, 'admin.alter_configs({ConfigResource.topic("orders"): {"retention.ms": ConfigChange.delete()}})'),
-    Method("admin", "find_hanging_transactions", _K, "admin.list_transactions(running_longer_than=900)",
-           "it is in seconds; describe_producers has the start offset for abort_transaction"),
     Method("admin", "get_broker_version_data", _K, "admin.describe_features()"),
     Method("admin", "api_versions", _K, "admin.describe_features()", "the client chooses the versions of requests itself"),
-    Method("admin", "update_features", _KJ, "", "use kafka-features.sh; admin.describe_features() shows the levels"),
     Method("admin", "alter_replica_log_dirs", _KJ, "", "use kafka-reassign-partitions.sh to move replicas between a broker's disks"),
-    Method("admin", "list_config_resources", _KJ, "", "use kafka-configs.sh --describe without a name; list_topics() and list_groups() have these"),
     Method("admin", "poll", _C, "admin.list_topics()", "calls wait for their result, nothing has to be polled"),
     Method("admin", "set_sasl_credentials", _C, "Admin(sasl_token_provider=provider)", "or open another admin client"),
     Method("admin", "describe_client_quotas", _J, 'admin.describe_quotas(QuotaEntity(user="anna"))'),
@@ -161,8 +157,7 @@ _METHODS: Final = (
     Method("admin", "describe_classic_groups", _J, 'admin.describe_groups(["billing"])'),
     Method("admin", "describe_replica_log_dirs", _J, "admin.describe_log_dirs([1])"),
     Method("admin", "force_terminate_transaction", _J, 'admin.fence_producers(["billing"])'),
-    Method("admin", "list_client_metrics_resources", _J, "", "use kafka-client-metrics.sh --list"),
-    Method("admin", "unregister_broker", _J, "", "use kafka-cluster.sh unregister"),
+    Method("admin", "list_client_metrics_resources", _J, "admin.list_config_resources([ResourceType.CLIENT_METRICS])"),
 )
 
 _ARGUMENTS: Final = (

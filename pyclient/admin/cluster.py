@@ -1,10 +1,13 @@
-"""The cluster: its id, brokers and controller; features; the quorum of controllers."""
+"""The cluster: its id, brokers and controller; features; the quorum of controllers; brokers that are gone."""
 from __future__ import annotations
 
-from pyclient.admin.calls import AsyncCalls, BlockingCalls
+from collections.abc import Mapping
+
+from pyclient.admin.calls import AsyncCalls, BlockingCalls, raise_failed
+from pyclient.admin.given import brokers, mapping
 from pyclient.client.facade_base import OPTION
-from pyclient.core.admin.cluster import describe_features_call, describe_quorum_call
-from pyclient.descriptions.cluster import FeatureRange, Quorum
+from pyclient.core.admin.cluster import describe_features_call, describe_quorum_call, unregister_broker_call, update_features_call
+from pyclient.descriptions.cluster import FeatureChange, FeatureRange, Quorum
 from pyclient.net.connect import CLIENT_INFO
 from pyclient.records import ClusterDescription
 
@@ -26,6 +29,35 @@ class AsyncClusterCalls(AsyncCalls):
         found: dict[str, FeatureRange] = await self._core.call(
             lambda finish, deadline: describe_features_call(CLIENT_INFO, finish=finish, deadline=deadline), self._limit(timeout))
         return dict(sorted(found.items()))
+
+    async def update_features(self, levels: Mapping[str, int], change: FeatureChange = FeatureChange.UPGRADE, *, validate_only: bool = False,
+                              timeout: float | None = OPTION) -> None:
+        """Finalize levels of features by name, as ``kafka-features.sh upgrade`` and ``downgrade``; 0 switches one off.
+
+        All of them change, or none; with *validate_only* none. A level that is finalized already is no change. Brokers
+        learn of it a little later.
+
+        Raises:
+            InvalidUpdateVersionError: the feature or its level is unknown, lower (see *change*), or another feature
+                needs the present one. ClusterAuthorizationError, UnsupportedVersionError (brokers before 3.3), …: for a
+                single feature; PartialFailureError: for several, of brokers before 4.0.
+        """
+        wanted, kind, limit = _levels(levels), FeatureChange(change), self._limit(timeout)
+        if wanted:
+            raise_failed(list(wanted), await self._core.call(lambda finish, deadline: update_features_call(
+                wanted, kind, validate_only=validate_only, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit), what="feature")
+
+    async def unregister_broker(self, node: int, *, timeout: float | None = OPTION) -> None:
+        """Remove a broker that is shut down and does not come back from the cluster's metadata (KIP-631).
+
+        Brokers otherwise wait for it, for instance when features are updated. Its partitions must have been moved
+        (`plan_without_brokers`). A broker that runs registers again.
+
+        Raises:
+            BrokerIdNotRegisteredError, ClusterAuthorizationError, UnsupportedVersionError (a cluster with ZooKeeper), …
+        """
+        gone, = brokers([node], "node")
+        await self._core.call(lambda finish, deadline: unregister_broker_call(gone, finish=finish, deadline=deadline), self._limit(timeout))
 
     async def describe_quorum(self, *, timeout: float | None = OPTION) -> Quorum:
         """The controllers that vote on the metadata log, how far each is, and the brokers that follow (KIP-836).
@@ -50,6 +82,23 @@ class ClusterCalls(BlockingCalls):
         """As `AsyncAdmin.describe_features`."""
         return self._call(lambda: self._admin.describe_features(timeout=timeout))
 
+    def update_features(self, levels: Mapping[str, int], change: FeatureChange = FeatureChange.UPGRADE, *, validate_only: bool = False,
+                        timeout: float | None = OPTION) -> None:
+        """As `AsyncAdmin.update_features`."""
+        self._call(lambda: self._admin.update_features(levels, change, validate_only=validate_only, timeout=timeout))
+
+    def unregister_broker(self, node: int, *, timeout: float | None = OPTION) -> None:
+        """As `AsyncAdmin.unregister_broker`."""
+        self._call(lambda: self._admin.unregister_broker(node, timeout=timeout))
+
     def describe_quorum(self, *, timeout: float | None = OPTION) -> Quorum:
         """As `AsyncAdmin.describe_quorum`."""
         return self._call(lambda: self._admin.describe_quorum(timeout=timeout))
+
+
+def _levels(given: object) -> dict[str, int]:
+    found = mapping(given, "levels", '{"transaction.version": 2}')
+    wrong = [(name, level) for name, level in found.items() if not isinstance(name, str) or isinstance(level, bool) or not isinstance(level, int) or level < 0]
+    if wrong:
+        raise ValueError(f"levels has {wrong[0]!r}: expected a feature's name and a level from 0 on")
+    return dict(found)

@@ -1,4 +1,4 @@
-"""Configs of topics, brokers, groups and client metrics: describe and alter."""
+"""Configs of topics, brokers, groups and client metrics: list what has any, describe and alter."""
 from __future__ import annotations
 
 import asyncio
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from pyclient.admin.calls import AsyncCalls, BlockingCalls, outcomes, raise_failed
 from pyclient.admin.routing import by_broker
 from pyclient.client.facade_base import OPTION
-from pyclient.core.admin.configs import alter_configs_call, by_node, by_release, describe_configs_call
+from pyclient.core.admin.configs import alter_configs_call, by_node, by_release, describe_configs_call, list_resources_call
 from pyclient.core.calls import Call, Finish
 from pyclient.descriptions.configs import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigValue, ResourceType
 
@@ -17,6 +17,18 @@ Changes: TypeAlias = Mapping[ConfigResource, Mapping[str, ConfigValue | ConfigCh
 
 class AsyncConfigCalls(AsyncCalls):
     """Calls of `AsyncAdmin` that concern configs."""
+
+    async def list_config_resources(self, types: Iterable[ResourceType] | None = None, *, timeout: float | None = OPTION) -> list[ConfigResource]:
+        """What has configs, sorted by type and name: topics, brokers and their loggers, groups and subscriptions to
+        clients' metrics with configs of their own; None: of all types (KIP-1142).
+
+        Raises:
+            UnsupportedVersionError: brokers before 4.1 list client metrics only. ClusterAuthorizationError, …
+        """
+        wanted = _types(types)
+        found: list[ConfigResource] = await self._core.call(
+            lambda finish, deadline: list_resources_call(wanted, finish=finish, deadline=deadline), self._limit(timeout))
+        return sorted(found)
 
     async def describe_configs(self, resources: Iterable[ConfigResource], *, names: Collection[str] | None = None, synonyms: bool = False,
                                documentation: bool = False, timeout: float | None = OPTION) -> dict[ConfigResource, dict[str, ConfigEntry]]:
@@ -59,6 +71,10 @@ class ConfigCalls(BlockingCalls):
 
     _admin: AsyncConfigCalls
 
+    def list_config_resources(self, types: Iterable[ResourceType] | None = None, *, timeout: float | None = OPTION) -> list[ConfigResource]:
+        """As `AsyncAdmin.list_config_resources`."""
+        return self._call(lambda: self._admin.list_config_resources(types, timeout=timeout))
+
     def describe_configs(self, resources: Iterable[ConfigResource], *, names: Collection[str] | None = None, synonyms: bool = False,
                          documentation: bool = False, timeout: float | None = OPTION) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """As `AsyncAdmin.describe_configs`."""
@@ -68,6 +84,12 @@ class ConfigCalls(BlockingCalls):
     def alter_configs(self, changes: Changes, *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
         """As `AsyncAdmin.alter_configs`."""
         self._call(lambda: self._admin.alter_configs(changes, validate_only=validate_only, timeout=timeout))
+
+
+def _types(given: Iterable[Any] | None) -> list[ResourceType]:
+    if isinstance(given, int | str):
+        raise TypeError(f"expected a list of resource types, got {given!r}: write [ResourceType.GROUP]")
+    return list(ResourceType) if given is None else list(dict.fromkeys(ResourceType(each) for each in given))
 
 
 def _resources(given: Iterable[object]) -> list[ConfigResource]:

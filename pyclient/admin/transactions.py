@@ -1,6 +1,7 @@
 """Transactions: list and describe them, the producers of partitions; fence a producer, abort what one left open."""
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -9,10 +10,12 @@ from pyclient.admin.given import known, names, numbers
 from pyclient.admin.given import partitions as partitions_of
 from pyclient.admin.routing import by_leader, each
 from pyclient.client.facade_base import OPTION
-from pyclient.core.admin.transactions import abort_marker_call, describe_producers_call, describe_transaction_call, list_transactions_call
+from pyclient.core.admin.transactions import (
+    abort_marker_call, describe_producers_call, describe_transaction_call, hanging, left_open, list_transactions_call,
+)
 from pyclient.core.transactions.calls import ProducerId, init_call
 from pyclient.descriptions.transactions import FencedProducer, ProducerState, TransactionDescription, TransactionListing
-from pyclient.errors import InvalidTxnStateError
+from pyclient.errors import InvalidTxnStateError, TransactionalIdNotFoundError
 from pyclient.records import TopicPartition
 
 OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
@@ -20,6 +23,8 @@ OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 STATES: Final = ("Empty", *OPEN, "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 SHORTEST: Final = 0.001
 """Seconds; the least transaction timeout that brokers accept."""
+LONGEST: Final = 900.0
+"""Seconds; the default of ``transaction.max.timeout.ms``."""
 
 
 class AsyncTransactionCalls(AsyncCalls):
@@ -58,11 +63,8 @@ class AsyncTransactionCalls(AsyncCalls):
                 for several.
         """
         wanted = _ids(transactional_ids)
-
-        def ask(name: str) -> Any:
-            return lambda finish, deadline: describe_transaction_call(name, finish=finish, deadline=deadline)
-
-        return outcomes(wanted, await each(self._core, {name: ask(name) for name in wanted}, self._limit(timeout)), what="transactional id")
+        answers = await each(self._core, {name: _describing(name) for name in wanted}, self._limit(timeout))
+        return outcomes(wanted, answers, what="transactional id")
 
     async def describe_producers(self, partitions: Iterable[TopicPartition], *,
                                  timeout: float | None = OPTION) -> dict[TopicPartition, tuple[ProducerState, ...]]:
@@ -77,11 +79,42 @@ class AsyncTransactionCalls(AsyncCalls):
             those, node=node, finish=finish, deadline=deadline), self._limit(timeout), what="describing producers")
         return {tp: tuple(sorted(found)) for tp, found in outcomes(wanted, answers, what="partition").items()}
 
+    async def find_hanging_transactions(self, partitions: Iterable[TopicPartition] | None = None, *, older_than: float = LONGEST,
+                                        timeout: float | None = OPTION) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        """The open transactions of *partitions* (None: of all) that no coordinator knows, by partition and producer id.
+
+        Nothing ends them, and readers with ``read_committed`` stop before them, until `abort_transaction` does. Only
+        those whose last record is older than *older_than* seconds are meant: at least the brokers'
+        ``transaction.max.timeout.ms``, as younger ones may still become known. As ``kafka-transactions.sh
+        find-hanging`` (KIP-664).
+
+        Raises:
+            UnknownTopicOrPartitionError, TopicAuthorizationError, ClusterAuthorizationError, …
+            PartialFailureError: some partitions or brokers did not answer.
+        """
+        left, before_ms = self._left_of(timeout), time.time() * 1000 - _ms(older_than, "older_than")
+        wanted = await self._partitions(left()) if partitions is None else partitions_of(partitions)
+        found = left_open(await self.describe_producers(wanted, timeout=left()), before_ms)
+        if not found:
+            return {}
+        listed = await self.list_transactions(states=OPEN, producer_ids={each.producer_id for those in found.values() for each in those}, timeout=left())
+        return hanging(found, await self._still_known([each.transactional_id for each in listed], left()))
+
+    async def _partitions(self, timeout: float | None) -> list[TopicPartition]:
+        cluster = await self._describe(None, timeout)
+        return sorted(TopicPartition(name, number) for name, topic in cluster.topics.items() for number in range(len(topic.partitions)))
+
+    async def _still_known(self, transactional_ids: Iterable[str], timeout: float | None) -> list[TransactionDescription]:
+        """Those of the transactional ids that their coordinators still know."""
+        answers = await each(self._core, {name: _describing(name) for name in transactional_ids}, timeout)
+        known = {name: answer for name, answer in answers.items() if not isinstance(answer, TransactionalIdNotFoundError)}
+        return list(outcomes(list(known), known, what="transactional id").values())
+
     async def abort_transaction(self, partition: TopicPartition, start_offset: int, *, timeout: float | None = OPTION) -> ProducerState:
         """Abort the transaction that begins at *start_offset* of a partition and that its coordinator has forgotten.
 
-        Such a transaction "hangs": readers with ``read_committed`` stop before it. `describe_producers` has where open
-        transactions begin. Only the partition gets a marker, so do not use it for a transaction that its coordinator
+        Such a transaction "hangs": readers with ``read_committed`` stop before it. `find_hanging_transactions` has
+        where they begin. Only the partition gets a marker, so do not use it for a transaction that its coordinator
         knows (`describe_transactions`): that one ends by its producer, its timeout, or `fence_producers`.
 
         Returns the producer whose transaction it was.
@@ -143,6 +176,11 @@ class TransactionCalls(BlockingCalls):
         """As `AsyncAdmin.describe_producers`."""
         return self._call(lambda: self._admin.describe_producers(partitions, timeout=timeout))
 
+    def find_hanging_transactions(self, partitions: Iterable[TopicPartition] | None = None, *, older_than: float = LONGEST,
+                                  timeout: float | None = OPTION) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        """As `AsyncAdmin.find_hanging_transactions`."""
+        return self._call(lambda: self._admin.find_hanging_transactions(partitions, older_than=older_than, timeout=timeout))
+
     def abort_transaction(self, partition: TopicPartition, start_offset: int, *, timeout: float | None = OPTION) -> ProducerState:
         """As `AsyncAdmin.abort_transaction`."""
         return self._call(lambda: self._admin.abort_transaction(partition, start_offset, timeout=timeout))
@@ -174,7 +212,11 @@ def _ids(given: Iterable[object]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _ms(seconds: object) -> int:
+def _describing(transactional_id: str) -> Any:
+    return lambda finish, deadline: describe_transaction_call(transactional_id, finish=finish, deadline=deadline)
+
+
+def _ms(seconds: object, what: str = "running_longer_than") -> int:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
-        raise ValueError(f"running_longer_than={seconds!r}: expected a number of seconds")
+        raise ValueError(f"{what}={seconds!r}: expected a number of seconds")
     return round(seconds * 1000)

@@ -57,12 +57,15 @@ class Api(enum.IntEnum):
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
+    UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
     @functools.cached_property
@@ -140,11 +143,14 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.DESCRIBE_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
     Api.ALTER_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
     Api.DESCRIBE_QUORUM: VersionRange(0, 2),
+    Api.UPDATE_FEATURES: VersionRange(1, 2),
     Api.DESCRIBE_PRODUCERS: VersionRange(0, 0),
+    Api.UNREGISTER_BROKER: VersionRange(0, 0),
     Api.DESCRIBE_TRANSACTIONS: VersionRange(0, 0),
     Api.LIST_TRANSACTIONS: VersionRange(0, 1),
     Api.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1),
     Api.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 1),
+    Api.LIST_CONFIG_RESOURCES: VersionRange(0, 1),
 }
 
 
@@ -189,6 +195,10 @@ NEEDS: Final[Mapping[tuple[Api, int], Need]] = {
     (Api.DESCRIBE_USER_SCRAM_CREDENTIALS, 0): Need("2.7 (without ZooKeeper: 3.5)"),
     (Api.ALTER_USER_SCRAM_CREDENTIALS, 0): Need("2.7 (without ZooKeeper: 3.5)"),
     (Api.DESCRIBE_QUORUM, 0): Need("3.3 (only without ZooKeeper)"),
+    (Api.UPDATE_FEATURES, 1): Need("3.3 (only without ZooKeeper)"),
+    (Api.UNREGISTER_BROKER, 0): Need("2.8 (only without ZooKeeper)"),
+    (Api.LIST_CONFIG_RESOURCES, 0): Need("3.7"),
+    (Api.LIST_CONFIG_RESOURCES, 1): Need("4.1", "to list other resources than client metrics"),
     (Api.DESCRIBE_PRODUCERS, 0): Need("2.8"),
     (Api.WRITE_TXN_MARKERS, 1): Need("2.8"),
     (Api.DESCRIBE_TRANSACTIONS, 0): Need("3.0"),

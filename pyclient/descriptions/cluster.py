@@ -1,7 +1,19 @@
 """The cluster's features and the quorum of its controllers, as `Admin` returns them."""
 from __future__ import annotations
 
+import enum
 from typing import NamedTuple
+
+
+class FeatureChange(enum.IntEnum):
+    """How the level of a feature may change, by Kafka's number (KIP-584)."""
+
+    UPGRADE = 1
+    """To a higher level only."""
+    SAFE_DOWNGRADE = 2
+    """To a lower one too, if no metadata is lost by that."""
+    UNSAFE_DOWNGRADE = 3
+    """To a lower one too, even if metadata is lost."""
 
 
 class FeatureRange(NamedTuple):

@@ -6,8 +6,10 @@ import asyncio
 import pytest
 
 from pyclient import Admin, AsyncAdmin, NewPartitions, NewTopic, TopicDescription
-from pyclient.errors import InvalidPartitionsError, InvalidReplicaAssignmentError, InvalidTopicError, PartialFailureError, TopicExistsError, UnknownTopicOrPartitionError
+from pyclient.admin import FeatureChange
+from pyclient.errors import BrokerIdNotRegisteredError, InvalidPartitionsError, InvalidReplicaAssignmentError, InvalidTopicError, InvalidUpdateVersionError, PartialFailureError, TopicExistsError, UnknownTopicOrPartitionError
 from pyclient.testing import LocalCluster
+from pyclient.testing.pytest_plugin import ClusterFactory
 from tests.waiting import eventually
 
 
@@ -134,3 +136,32 @@ def test_features_and_the_quorum_of_controllers_are_described(kafka_cluster: Loc
         assert quorum.high_watermark > 0
         leader, = (each for each in quorum.voters if each.node_id == quorum.leader)
         assert (leader.lag, leader.last_fetched_at) == (0, None)
+
+
+def test_the_level_of_a_feature_is_lowered_and_raised_and_a_wrong_one_is_refused(local_cluster: ClusterFactory) -> None:
+    with admin(local_cluster()) as client:
+        level = client.describe_features()["transaction.version"].finalized
+
+        def is_at(expected: int) -> bool:
+            return client.describe_features()["transaction.version"].finalized == expected
+
+        assert level > 1
+        with pytest.raises(InvalidUpdateVersionError, match="transaction.version"):
+            client.update_features({"transaction.version": level - 1})
+        client.update_features({"transaction.version": level - 1}, FeatureChange.SAFE_DOWNGRADE, validate_only=True)
+        assert is_at(level)
+        client.update_features({"transaction.version": level - 1}, FeatureChange.SAFE_DOWNGRADE)
+        eventually(lambda: is_at(level - 1))
+        client.update_features({"transaction.version": level})
+        eventually(lambda: is_at(level))
+        with pytest.raises(InvalidUpdateVersionError, match="no-such.version"):
+            client.update_features({"no-such.version": 1})
+
+
+def test_a_broker_that_is_shut_down_is_unregistered_once(local_cluster: ClusterFactory) -> None:
+    cluster = local_cluster(3)
+    cluster.stop(3)
+    with admin(cluster) as client:
+        client.unregister_broker(3)
+        with pytest.raises(BrokerIdNotRegisteredError):
+            client.unregister_broker(3)

@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from pyclient import Admin, AsyncAdmin, NewTopic
-from pyclient.admin import ConfigChange, ConfigResource, ConfigSource, ConfigType
+from pyclient.admin import ConfigChange, ConfigResource, ConfigSource, ConfigType, ResourceType
 from pyclient.errors import BrokerNotAvailableError, InvalidConfigurationError, PartialFailureError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from pyclient.testing import LocalCluster
 from tests.waiting import eventually
@@ -79,3 +79,14 @@ def test_a_broker_of_3_9_refuses_configs_of_groups_by_their_release_and_describe
         for errors in (described.value.errors, altered.value.errors):
             assert isinstance(errors[group], UnsupportedVersionError)
             assert "Brokers of Kafka 4.0 or newer" in str(errors[group])
+
+
+def test_resources_with_configs_are_listed_by_type(kafka_cluster: LocalCluster, topic: str) -> None:
+    mine, metrics = ConfigResource.topic(topic), ConfigResource.client_metrics(topic)
+    with Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+        admin.create_topics([topic])
+        admin.alter_configs({metrics: {"interval.ms": 60000}})
+        eventually(lambda: {mine, metrics} <= set(admin.list_config_resources()))
+        assert ConfigResource.broker(1) in admin.list_config_resources([ResourceType.BROKER])
+        assert {each.type for each in admin.list_config_resources([ResourceType.CLIENT_METRICS])} == {ResourceType.CLIENT_METRICS}
+        admin.alter_configs({metrics: {"interval.ms": ConfigChange.delete()}})

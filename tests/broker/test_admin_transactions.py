@@ -2,14 +2,24 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+import struct
 from collections.abc import Iterator
 
 import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.produce.v7 import request as produce_request
+from kio.schema.produce.v7 import response as produce_response
+from kio.schema.types import TopicName, TransactionalId
+from kio.static.primitive import Records, i16, i32, i32Timedelta
 
 from pyclient import Admin, AsyncAdmin, Producer
-from pyclient.admin import TransactionListing
+from pyclient.admin import FencedProducer, TransactionListing
+from pyclient.codec.crc import crc32c
 from pyclient.errors import InvalidProducerEpochError, InvalidTxnStateError, ProducerFencedError, TransactionalIdNotFoundError
+from pyclient.records import TopicPartition
 from pyclient.testing import LocalCluster
+from pyclient.testing.probe import ask, one_record_batch
 from tests.kafka import make_topic
 from tests.waiting import eventually
 
@@ -118,5 +128,38 @@ def test_what_is_open_at_an_offset_is_aborted_and_an_offset_without_it_refused(k
                 await admin.abort_transaction(tp, 0)
 
     asyncio.run(main())
+    producer.abort_transaction()
+    producer.close()
+
+
+def leave_open(cluster: LocalCluster, tp: TopicPartition, transactional_id: str, producer: FencedProducer) -> None:
+    """Write a record of a transaction that no coordinator knows; brokers without KIP-890 take one that comes late."""
+    plain = one_record_batch(b"late")
+    attributes, last, first_ms, last_ms = struct.unpack_from(">hiqq", plain, 21)
+    covered = struct.pack(">hiqqqhi", attributes | 0x10, last, first_ms, last_ms, producer.producer_id, producer.producer_epoch, 0) + plain[57:]
+    batch = plain[:17] + struct.pack(">I", crc32c(covered)) + covered
+    partition = produce_request.PartitionProduceData(index=i32(tp.partition), records=Records(batch))
+    request = produce_request.ProduceRequest(
+        transactional_id=TransactionalId(transactional_id), acks=i16(-1), timeout=i32Timedelta.parse(datetime.timedelta(seconds=10)),
+        topic_data=(produce_request.TopicProduceData(name=TopicName(tp.topic), partition_data=(partition,)),))
+    answer = ask((cluster.nodes[0].host, cluster.nodes[0].port), request, produce_response.ProduceResponse, 10)
+    assert answer.responses[0].partition_responses[0].error_code is ErrorCode.none
+
+
+@pytest.mark.kafka(transaction_partition_verification_enable=False)
+def test_a_transaction_that_no_coordinator_knows_is_found_and_aborted_and_an_open_one_is_not(kafka_cluster: LocalCluster, topic: str, admin: Admin) -> None:
+    tp, other = make_topic(kafka_cluster, topic, 2)
+    producer = transactional(kafka_cluster, topic)
+    producer.begin_transaction()
+    producer.send(topic, b"x", partition=other.partition).result(20)
+    lost = transactional(kafka_cluster, f"{topic}-lost")
+    lost.close()
+    leave_open(kafka_cluster, tp, f"{topic}-lost", admin.fence_producers([f"{topic}-lost"])[f"{topic}-lost"])
+    eventually(lambda: set(admin.find_hanging_transactions([tp, other], older_than=0)) == {tp})
+    assert admin.find_hanging_transactions([tp, other]) == {}, "it may still become known"
+    found, = admin.find_hanging_transactions(older_than=0)[tp]
+    assert found.transaction_start_offset == 0
+    admin.abort_transaction(tp, found.transaction_start_offset)
+    assert admin.find_hanging_transactions([tp, other], older_than=0) == {}
     producer.abort_transaction()
     producer.close()

@@ -121,6 +121,8 @@ RIGHTS: list[tuple[str, str, int, str]] = [
     ("describe_transactions", "FindCoordinator", TRANSACTIONAL_ID, "not allowed to DESCRIBE transactional id 'loans'"),
     ("describe_transactions", "DescribeTransactions", TRANSACTIONAL_ID, "not allowed to DESCRIBE transactional id 'loans'"),
     ("describe_producers", "DescribeProducers", TOPIC, "not allowed to READ from topic 'orders'"),
+    ("find_hanging_transactions", "DescribeProducers", TOPIC, "not allowed to READ from topic 'orders'"),
+    ("find_hanging_transactions", "ListTransactions", CLUSTER, "not allowed to DESCRIBE the cluster (or of each transactional id)"),
     ("abort_transaction", "DescribeProducers", TOPIC, "not allowed to READ from topic 'orders'"),
     ("abort_transaction", "WriteTxnMarkers", CLUSTER, "not allowed to ALTER the cluster (to abort a transaction of another producer)"),
     ("fence_producers", "InitProducerId", TRANSACTIONAL_ID, "not allowed to WRITE with transactional id 'loans'"),
@@ -144,6 +146,9 @@ RIGHTS: list[tuple[str, str, int, str]] = [
     ("throttle_replication", "IncrementalAlterConfigs", TOPIC, "not allowed to ALTER_CONFIGS of topic 'orders'"),
     ("end_throttle", "DescribeConfigs", TOPIC, "not allowed to DESCRIBE_CONFIGS of topic 'orders'"),
     ("describe_log_dirs", "DescribeLogDirs", CLUSTER, "not allowed to DESCRIBE the cluster"),
+    ("update_features", "UpdateFeatures", CLUSTER, "not allowed to ALTER the cluster (to change its features)"),
+    ("unregister_broker", "UnregisterBroker", CLUSTER, "not allowed to ALTER the cluster (to unregister a broker)"),
+    ("list_config_resources", "ListConfigResources", CLUSTER, "not allowed to DESCRIBE_CONFIGS of the cluster"),
     ("describe_quorum", "DescribeQuorum", CLUSTER, "not allowed to DESCRIBE the cluster"),
 ]
 NO_RIGHT = {

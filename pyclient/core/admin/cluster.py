@@ -1,15 +1,17 @@
-"""The cluster as calls: its features, the quorum of its controllers."""
+"""The cluster as calls: its features, the quorum of its controllers, its registered brokers."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+import datetime
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
-from pyclient.core.admin.items import refused
+from pyclient.core.acl_errors import error_of
+from pyclient.core.admin.items import refused, settled
 from pyclient.core.calls import Anywhere, Call, CallOutcome, Done, Finish
 from pyclient.core.handshake import ClientInfo, Versions
-from pyclient.descriptions.cluster import FeatureRange, Quorum, QuorumReplica
-from pyclient.errors import ProtocolError
+from pyclient.descriptions.cluster import FeatureChange, FeatureRange, Quorum, QuorumReplica
+from pyclient.errors import KafkaError, ProtocolError
 
 FEATURES_SINCE: Final = 3
 """The first version of ApiVersions with features."""
@@ -26,6 +28,36 @@ def describe_features_call(client: ClientInfo, *, finish: Finish, deadline: floa
     return Call(what="describing features", api=Api.API_VERSIONS, target=Anywhere.ANY_NODE, judge=judge, finish=finish, deadline=deadline,
                 fields=lambda version: {"client_software_name": client.name, "client_software_version": client.version},
                 versions=VersionRange(FEATURES_SINCE, SPOKEN[Api.API_VERSIONS].high))
+
+
+def update_features_call(levels: Mapping[str, int], change: FeatureChange, *, validate_only: bool, timeout: float, finish: Finish,
+                         deadline: float | None) -> Call:
+    """Finalize levels of features (0: off); the result maps each to None or its error. All change, or none."""
+    updates = [{"feature": name, "max_version_level": level, "upgrade_type": change} for name, level in levels.items()]
+
+    def fields(version: int) -> dict[str, object]:
+        return {"timeout": datetime.timedelta(seconds=timeout), "feature_updates": updates, "validate_only": validate_only}
+
+    def judge(message: Any) -> CallOutcome:
+        results = {each.feature: _update_error(each) for each in getattr(message, "results", ())}  # until version 1
+        return refused(Api.UPDATE_FEATURES, message) or settled(dict.fromkeys(levels) | results)
+
+    return Call(what=f"updating {', '.join(levels)}", api=Api.UPDATE_FEATURES, target=Anywhere.CONTROLLER, judge=judge, finish=finish,
+                deadline=deadline, fields=fields)
+
+
+def _update_error(result: Any) -> KafkaError | None:
+    said = f"{result.feature}: {result.error_message}" if result.error_message else result.feature
+    return error_of(Api.UPDATE_FEATURES, result.error_code, said) if result.error_code else None
+
+
+def unregister_broker_call(node: int, *, finish: Finish, deadline: float | None) -> Call:
+    """Remove a broker that is shut down from the cluster's metadata; the result is None."""
+    def judge(message: Any) -> CallOutcome:
+        return refused(Api.UNREGISTER_BROKER, message) or Done(None)
+
+    return Call(what=f"unregistering broker {node}", api=Api.UNREGISTER_BROKER, target=Anywhere.CONTROLLER, judge=judge, finish=finish,
+                deadline=deadline, fields=lambda version: {"broker_id": node})
 
 
 def describe_quorum_call(*, finish: Finish, deadline: float | None) -> Call:

@@ -1,4 +1,4 @@
-"""Configs as calls: describe, change one by one."""
+"""Configs as calls: what has any, describe, change one by one."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
@@ -6,12 +6,14 @@ from typing import Any, Final
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.core.acl_errors import error_of
-from pyclient.core.admin.items import settled
-from pyclient.core.calls import Anywhere, Broker, Call, CallOutcome, Finish
+from pyclient.core.admin.items import refused, settled
+from pyclient.core.calls import Anywhere, Broker, Call, CallOutcome, Done, Finish
 from pyclient.descriptions.configs import ConfigChange, ConfigEntry, ConfigResource, ConfigSource, ConfigSynonym, ConfigType, ResourceType
 from pyclient.errors import InvalidRequestError, KafkaError, UnsupportedVersionError
 
 DOCUMENTATION_SINCE: Final = 3
+TYPES_SINCE: Final = 1
+"""The version of ListConfigResources that has other types than client metrics (KIP-1142)."""
 AT_THEIR_BROKER: Final = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
 SINCE: Final[Mapping[ResourceType, str]] = {ResourceType.CLIENT_METRICS: "3.7", ResourceType.GROUP: "4.0"}
 """The release of Kafka whose brokers first have configs of a kind."""
@@ -33,6 +35,17 @@ def by_release(resources: Iterable[ConfigResource]) -> list[list[ConfigResource]
     for resource in resources:
         parts.setdefault(SINCE.get(resource.type), []).append(resource)
     return list(parts.values())
+
+
+def list_resources_call(types: Collection[ResourceType], *, finish: Finish, deadline: float | None) -> Call:
+    """What has configs, of some types, as `ConfigResource`."""
+    def judge(message: Any) -> CallOutcome:
+        return refused(Api.LIST_CONFIG_RESOURCES, message) or Done([ConfigResource(
+            ResourceType(getattr(each, "resource_type", ResourceType.CLIENT_METRICS)), each.resource_name) for each in message.config_resources])
+
+    versions = None if set(types) == {ResourceType.CLIENT_METRICS} else VersionRange(TYPES_SINCE, SPOKEN[Api.LIST_CONFIG_RESOURCES].high)
+    return Call(what="listing config resources", api=Api.LIST_CONFIG_RESOURCES, target=Anywhere.ANY_NODE, judge=judge, finish=finish,
+                deadline=deadline, versions=versions, fields=lambda version: {"resource_types": list(types)})
 
 
 def describe_configs_call(resources: Collection[ConfigResource], *, node: int | None, names: Collection[str] | None, synonyms: bool,

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
@@ -74,6 +74,21 @@ def abort_marker_call(tp: TopicPartition, producer: ProducerState, *, node: int,
 
     return Call(what=f"aborting the transaction in {tp}", api=Api.WRITE_TXN_MARKERS, target=Broker(node), judge=judge, finish=finish, deadline=deadline,
                 fields=lambda version: {"markers": [marker]})
+
+
+def left_open(producers: Mapping[TopicPartition, Iterable[ProducerState]], before_ms: float) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+    """Of the producers of each partition, those with an open transaction whose last record is older than a time."""
+    old = {tp: tuple(each for each in those if each.transaction_start_offset is not None and (each.last_timestamp or 0) < before_ms)
+           for tp, those in producers.items()}
+    return {tp: those for tp, those in old.items() if those}
+
+
+def hanging(left: Mapping[TopicPartition, Iterable[ProducerState]],
+            known: Iterable[TransactionDescription]) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+    """Of transactions that are open in partitions, those that no coordinator knows there: nothing will end them."""
+    awaited = {(each.producer_id, tp) for each in known for tp in each.partitions}
+    rest = {tp: tuple(each for each in those if (each.producer_id, tp) not in awaited) for tp, those in left.items()}
+    return {tp: those for tp, those in rest.items() if those}
 
 
 def _described(found: Any) -> TransactionDescription:

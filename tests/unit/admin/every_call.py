@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from pyclient import Admin, OffsetAndMetadata, Producer, TopicPartition
 from pyclient.admin import (
-    Acl, AclFilter, AclOperation, ConfigResource, OffsetSpec, QuotaEntity, ReassignmentPlan, ReplicationThrottle, ScramDeletion, ScramMechanism,
+    Acl, AclFilter, AclOperation, ConfigResource, OffsetSpec, QuotaEntity, ReassignmentPlan, ReplicationThrottle, ResourceType, ScramDeletion, ScramMechanism,
 )
 from pyclient.codec.apis import Api
 from pyclient.core.admin.throttles import LISTS
@@ -41,6 +41,7 @@ CALLS: Final[Mapping[str, One]] = {
     "list_topics": One(lambda admin: admin.list_topics()),
     "describe_topics": One(lambda admin: admin.describe_topics(["orders"])),
     "describe_configs": One(lambda admin: admin.describe_configs([ConfigResource.topic("orders")]), "DescribeConfigs"),
+    "list_config_resources": One(lambda admin: admin.list_config_resources([ResourceType.CLIENT_METRICS]), "ListConfigResources", "3.7"),
     "alter_configs": One(lambda admin: admin.alter_configs({ConfigResource.topic("orders"): {"retention.ms": 1}}), "IncrementalAlterConfigs", "2.3"),
     "list_offsets": One(lambda admin: admin.list_offsets({ORDERS: OffsetSpec.LATEST}), "ListOffsets"),
     "delete_records": One(lambda admin: admin.delete_records({ORDERS: 0}), "DeleteRecords"),
@@ -55,6 +56,7 @@ CALLS: Final[Mapping[str, One]] = {
     "list_transactions": One(lambda admin: admin.list_transactions(), "ListTransactions", "3.0"),
     "describe_transactions": One(lambda admin: admin.describe_transactions(["loans"]), "DescribeTransactions", "3.0"),
     "describe_producers": One(lambda admin: admin.describe_producers([ORDERS]), "DescribeProducers", "2.8"),
+    "find_hanging_transactions": One(lambda admin: admin.find_hanging_transactions([ORDERS], older_than=0), "DescribeProducers", "2.8"),
     "abort_transaction": One(lambda admin: admin.abort_transaction(ORDERS, 0), "DescribeProducers", "2.8"),
     "fence_producers": One(lambda admin: admin.fence_producers(["loans"]), "InitProducerId"),
     "create_acls": One(lambda admin: admin.create_acls([Acl.topic("orders", "User:bob", AclOperation.READ)]), "CreateAcls"),
@@ -81,6 +83,8 @@ CALLS: Final[Mapping[str, One]] = {
     "describe_log_dirs": One(lambda admin: admin.describe_log_dirs(), "DescribeLogDirs"),
     "describe_features": One(lambda admin: admin.describe_features()),
     "describe_quorum": One(lambda admin: admin.describe_quorum(), "DescribeQuorum", "3.3 (only without ZooKeeper)"),
+    "update_features": One(lambda admin: admin.update_features({"transaction.version": 2}), "UpdateFeatures", "3.3 (only without ZooKeeper)"),
+    "unregister_broker": One(lambda admin: admin.unregister_broker(2), "UnregisterBroker", "2.8 (only without ZooKeeper)"),
     "describe_cluster": One(lambda admin: admin.describe_cluster()),
 }
 
@@ -103,6 +107,9 @@ NOT_MODELLED: Final[Mapping[Api, Callable[[Fields], Fields]]] = {
     Api.LIST_PARTITION_REASSIGNMENTS: lambda error: {**error, "topics": []},
     Api.DESCRIBE_LOG_DIRS: lambda error: {**error, "results": []},
     Api.DESCRIBE_QUORUM: lambda error: {**error, "topics": [], "nodes": []},
+    Api.UPDATE_FEATURES: lambda error: {**error, "results": []},
+    Api.UNREGISTER_BROKER: lambda error: error,
+    Api.LIST_CONFIG_RESOURCES: lambda error: {**error, "config_resources": []},
 }
 """Requests that the fake cluster does not have: here it refuses them."""
 

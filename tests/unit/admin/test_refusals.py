@@ -77,6 +77,8 @@ def test_a_request_that_the_broker_does_not_have_is_refused_by_its_name_and_rele
      "3-3 to create a token for another owner, the broker has 1-2. Brokers of Kafka 3.3"),
     (Api.ELECT_LEADERS, (0, 0), lambda admin: admin.elect_leaders(None, ElectionType.UNCLEAN),
      "1-2 to elect leaders that are not in sync, the broker has 0-0. Brokers of Kafka 2.4"),
+    (Api.LIST_CONFIG_RESOURCES, (0, 0), lambda admin: admin.list_config_resources(),
+     "1-1 to list other resources than client metrics, the broker has 0-0. Brokers of Kafka 4.1"),
     (Api.LIST_TRANSACTIONS, (0, 0), lambda admin: admin.list_transactions(running_longer_than=1),
      "1-1 to list transactions by duration, the broker has 0-0. Brokers of Kafka 3.8"),
 ])

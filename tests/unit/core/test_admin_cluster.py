@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from pyclient.admin import FeatureRange, Quorum, QuorumReplica
+from pyclient.admin import FeatureChange, FeatureRange, Quorum, QuorumReplica
 from pyclient.codec.apis import Api
-from pyclient.core.admin.cluster import describe_features_call, describe_quorum_call
+from pyclient.core.admin.cluster import describe_features_call, describe_quorum_call, unregister_broker_call, update_features_call
 from pyclient.core.calls import Again, Anywhere, Done
 from pyclient.core.handshake import ClientInfo
-from pyclient.errors import ClusterAuthorizationError
+from pyclient.errors import BrokerIdNotRegisteredError, ClusterAuthorizationError, InvalidUpdateVersionError
 from tests.unit.core.test_admin_calls import body, ignore, versions
 from tests.unit.core.world import answer
 
-NOT_ALLOWED, NOT_LEADER = 31, 6
+NOT_ALLOWED, NOT_LEADER, NOT_CONTROLLER, WRONG_LEVEL, NOT_REGISTERED = 31, 6, 41, 95, 102
 
 
 @pytest.mark.parametrize("version", range(3, 5))
@@ -56,3 +56,35 @@ def test_while_no_controller_leads_there_is_no_leader_and_refusals_are_raised_or
     assert quorum_of(2, leader=-1).result.leader is None
     assert isinstance(quorum_of(2, top=NOT_ALLOWED), ClusterAuthorizationError)
     assert isinstance(quorum_of(2, NOT_LEADER), Again)
+
+
+def updating() -> Any:
+    return update_features_call({"transaction.version": 1, "group.version": 0}, FeatureChange.SAFE_DOWNGRADE, validate_only=True, timeout=5, finish=ignore, deadline=None)
+
+
+def updated(version: int, top: int = 0, second: int = 0) -> Any:
+    rows = [{"feature": name, "error_code": code, "error_message": "no"} for name, code in (("transaction.version", 0), ("group.version", second))]
+    return updating().judge(answer(Api.UPDATE_FEATURES, version, error_code=top, error_message="not this", results=rows))
+
+
+@pytest.mark.parametrize("version", versions(Api.UPDATE_FEATURES))
+def test_levels_of_features_are_sent_with_how_they_may_change_and_each_has_its_outcome(version: int) -> None:
+    read = body(updating(), version)
+    assert [(each.feature, each.max_version_level, each.upgrade_type) for each in read.feature_updates] == [("transaction.version", 1, 2), ("group.version", 0, 2)]
+    assert (read.validate_only, read.timeout.total_seconds()) == (True, 5)
+    assert updated(version) == Done({"transaction.version": None, "group.version": None})
+    assert isinstance(updated(version, WRONG_LEVEL), InvalidUpdateVersionError)
+    assert isinstance(updated(version, NOT_CONTROLLER), Again)
+
+
+def test_until_version_1_the_error_of_a_feature_names_it() -> None:
+    error = updated(1, second=WRONG_LEVEL).result["group.version"]
+    assert isinstance(error, InvalidUpdateVersionError)
+    assert "group.version: no" in str(error)
+
+
+def test_a_broker_that_is_not_registered_is_an_error() -> None:
+    call = unregister_broker_call(7, finish=ignore, deadline=None)
+    assert (call.target, body(call, 0).broker_id) == (Anywhere.CONTROLLER, 7)
+    assert call.judge(answer(Api.UNREGISTER_BROKER, 0, error_code=0, error_message=None)) == Done(None)
+    assert isinstance(call.judge(answer(Api.UNREGISTER_BROKER, 0, error_code=NOT_REGISTERED, error_message="who")), BrokerIdNotRegisteredError)

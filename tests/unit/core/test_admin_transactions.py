@@ -10,7 +10,7 @@ import pytest
 from pyclient import AsyncAdmin
 from pyclient.admin import ProducerState, TransactionDescription, TransactionListing
 from pyclient.codec.apis import Api
-from pyclient.core.admin.transactions import abort_marker_call, describe_producers_call, describe_transaction_call, list_transactions_call
+from pyclient.core.admin.transactions import abort_marker_call, describe_producers_call, describe_transaction_call, hanging, left_open, list_transactions_call
 from pyclient.core.calls import Again, Broker, Call, Coordinator, Done, KeyType
 from pyclient.errors import ClusterAuthorizationError, CoordinatorLoadInProgressError, NotCoordinatorError, TransactionalIdNotFoundError
 from pyclient.records import TopicPartition
@@ -135,3 +135,12 @@ def test_coordinators_have_the_time_of_the_call_to_replicate_that_a_producer_is_
     monkeypatch.setattr("pyclient.admin.transactions.each", run)
     asyncio.run(AsyncAdmin(bootstrap_servers="127.0.0.1:1").fence_producers(["loans"], timeout=timeout))
     assert seconds == [sent]
+
+
+def test_of_open_transactions_those_hang_that_are_old_and_that_no_coordinator_has_in_that_partition() -> None:
+    old, young, ended = (ProducerState(number, 0, 0, at, None, start) for number, at, start in ((7, 99, 5), (8, 100, 6), (9, 1, None)))
+    left = left_open({ONE: (old, young, ended), TWO: (old,)}, 100)
+    assert left == {ONE: (old,), TWO: (old,)}
+    known = TransactionDescription("payments", "Ongoing", 7, 0, 60.0, 5000, (ONE,))
+    assert hanging(left, [known]) == {TWO: (old,)}
+    assert hanging(left, []) == left

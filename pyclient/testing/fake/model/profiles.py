@@ -66,8 +66,14 @@ def _numbers(release: str) -> list[int]:
     return [int(each) for each in release.split(".")]
 
 
+_BY_KEY: Final[Mapping[int, Api]] = {api.value: api for api in Api}
+
+
 def read_profiles(lines: Iterable[str]) -> dict[str, Profile]:
-    """The profiles of a table such as ``releases.tsv``, oldest first; APIs that `Api` does not name are left out."""
+    """The profiles of a table such as ``releases.tsv``, oldest first; APIs that `Api` lacks are left out.
+
+    They are known by their key: Kafka 4.1 renamed one.
+    """
     apis: dict[str, dict[Api, VersionRange]] = {}
     features: dict[str, dict[str, tuple[int, int, int]]] = {}
     for line in lines:
@@ -77,8 +83,8 @@ def read_profiles(lines: Iterable[str]) -> dict[str, Profile]:
         numbers = [int(each) for each in text]
         if kind == "feature":
             features.setdefault(release, {})[name] = (numbers[0], numbers[1], numbers[2])
-        elif name in Api.__members__:
-            apis.setdefault(release, {})[Api[name]] = VersionRange(numbers[1], numbers[2])
+        elif numbers[0] in _BY_KEY:
+            apis.setdefault(release, {})[_BY_KEY[numbers[0]]] = VersionRange(numbers[1], numbers[2])
     readable = apis[max(apis)]
     return {name: Profile(name=name, apis=_readable(found, readable), features=features[name]) for name, found in apis.items()}
 
