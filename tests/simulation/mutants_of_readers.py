@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pyclient.consumer.consumed_positions import ConsumedPositions
+from pyclient.records import NO_LEADER_EPOCH
 from tests.simulation.mutation import Museum, Target, nothing, returns
 
 MUSEUM: Final = Museum()
@@ -14,6 +15,7 @@ RESPONSES: Final = "pyclient.core.fetching.responses:FetchResponses"
 POSITION: Final = "pyclient.core.fetching.positions:Position"
 SESSION: Final = "pyclient.core.fetching.sessions:Session"
 CONSUMED: Final = "pyclient.consumer.consumed_positions:ConsumedPositions"
+PLACED: Final = "pyclient.buffers.records_view:placed"
 METADATA: Final = "pyclient.core.metadata:Metadata"
 CLUSTER: Final = "pyclient.core.cluster"
 
@@ -39,6 +41,16 @@ def _(_original: Target) -> Target:
 @bug("positions", "a truncated log is not noticed", "C11: KIP-320", f"{RESPONSES}._on_divergence")
 def _(_original: Target) -> Target:
     return lambda self, now, position, *_: self._placement.rest(position, now)
+
+
+@bug("positions", "positions are committed without an epoch", "C11: KIP-320", PLACED)
+def _(original: Target) -> Target:
+    return lambda offset, _epoch: original(offset, NO_LEADER_EPOCH)
+
+
+@bug("positions", "positions are committed under epoch 0", "C11: KIP-320", PLACED)
+def _(original: Target) -> Target:
+    return lambda offset, _epoch: original(offset, 0)
 
 
 @bug("positions", "the epoch of a committed position is forgotten", "C11: KIP-320", f"{LOOKUPS}._found")

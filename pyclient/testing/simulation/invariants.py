@@ -310,11 +310,20 @@ def only_real_truncations_are_reported(judge: Judge, reader: str, error: LogTrun
 
 
 @holds("committed", "S08")
-def no_commit_is_ahead_of_the_returned_records(judge: Judge, reader: str, tp: Key, committed: int) -> None:
+def no_commit_is_ahead_of_the_returned_records(judge: Judge, reader: str, tp: Key, committed: int, _epoch: int | None) -> None:
     """Only offsets of returned records are committed."""
     handed = max(judge.facts.readings[reader, tp].handed, judge.facts.latest_start[tp])  # to where retention may have moved it
     if committed > handed:
         raise breach(no_commit_is_ahead_of_the_returned_records, f"{reader} committed {committed} of {tp}, and was handed what is before {handed}")
+
+
+@holds("committed", "C11")
+def a_commit_names_the_epoch_of_the_record_before_it(judge: Judge, reader: str, tp: Key, committed: int, epoch: int | None) -> None:
+    """By it a consumer that comes back notices that the log was cut meanwhile."""
+    reading = judge.facts.readings[reader, tp]
+    before = reading.view.get(committed - 1)
+    if before is not None and committed == reading.next and epoch != before.epoch:
+        raise breach(a_commit_names_the_epoch_of_the_record_before_it, f"{reader} committed {committed} of {tp} under epoch {epoch}, behind {before}")
 
 
 @holds("end", "C14")

@@ -389,7 +389,7 @@ class ConsumingService:
         await self._consumer.commit(timeout=5.0)
         for tp, stored in (await self._consumer.committed(self._partitions, timeout=5.0)).items():
             if stored is not None:
-                self._judge.after("committed", self.name, (tp.topic, tp.partition), stored.offset)
+                self._judge.after("committed", self.name, (tp.topic, tp.partition), stored.offset, stored.leader_epoch)
 
     def _jumps(self, chance: float) -> bool:
         return self._seeks > 0 and self._random.random() < chance

@@ -193,8 +193,17 @@ def test_C11_a_reader_below_the_cut_is_not_logged_of_one(cut: Judge) -> None:
 
 def test_S08_a_commit_ahead_of_what_was_handed_out_is_a_breach(judge: Judge) -> None:
     judge.facts.readings["reader", WHERE].handed = 5
-    judge.after("committed", "reader", WHERE, 5)
-    assert breach(judge, "committed", "reader", WHERE, 6) == "S08 no_commit_is_ahead_of_the_returned_records"
+    judge.after("committed", "reader", WHERE, 5, None)
+    assert breach(judge, "committed", "reader", WHERE, 6, None) == "S08 no_commit_is_ahead_of_the_returned_records"
+
+
+@pytest.mark.parametrize("epoch", [None, 0, 2])
+def test_C11_a_commit_under_another_epoch_than_that_of_the_record_before_it_is_a_breach(judge: Judge, epoch: int | None) -> None:
+    reading = judge.facts.readings["reader", WHERE]
+    reading.handed = reading.next = 5
+    reading.view = {4: Entry(b"a", 1)}
+    judge.after("committed", "reader", WHERE, 5, 1)
+    assert breach(judge, "committed", "reader", WHERE, 5, epoch) == "C11 a_commit_names_the_epoch_of_the_record_before_it"
 
 
 @pytest.mark.parametrize("ends", [asyncio.Event().wait, lambda: asyncio.wait_for(asyncio.sleep(9), 5)])
