@@ -212,7 +212,7 @@ LIBRDKAFKA: Final[Mapping[str, Row]] = {
     "topic.metadata.propagation.max.ms": Ignored("an unknown topic is requested again until max_block_ms or the call's timeout"),
     "topic.blacklist": Refused("subscribe to a pattern that leaves those topics out"),
     "socket.blocking.max.ms": _UNUSED,
-    "socket.keepalive.enable": Ignored("idle connections are closed after connections_max_idle_ms"),
+    "socket.keepalive.enable": Ignored("keep-alive is always on, with a probe after 60 s without traffic"),
     "socket.nagle.disable": Ignored("TCP_NODELAY is always set"),
     "socket.max.fails": Ignored("a connection is closed at the first failure"),
     "broker.address.ttl": Ignored("names are resolved again for every connection"),

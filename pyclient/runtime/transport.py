@@ -18,6 +18,13 @@ COPIES_WRITES: Final = sys.version_info < (3, 12) and hasattr(socket.socket, "se
 """Whether this Python's transports copy the bytes they write."""
 HAS_RCVLOWAT: Final = sys.platform == "linux"
 """Whether SO_RCVLOWAT affects epoll, and not only blocking reads."""
+KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPALIVE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
+"""Seconds without traffic before the first probe (macOS has another name for it) and between probes, and how many may
+stay unanswered.
+
+Systems wait for two hours, but cloud balancers and NAT forget a connection after some minutes: AWS after 350 s, Azure
+after 240 s. A peer that is gone is noticed after two minutes.
+"""
 TLS_SHUTDOWN_S: Final = 1.0
 """Longest wait for the peer's close_notify if `UsesTls.attach_tls` cannot shorten it."""
 
@@ -227,10 +234,18 @@ async def _in_a_thread(work: Callable[[], T]) -> T:
 def tune(sock: socket.socket, options: SocketOptions) -> None:
     """Set the options of a socket to a broker."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    _keep_alive(sock)
     for option, size in ((socket.SO_SNDBUF, options.send_buffer), (socket.SO_RCVBUF, options.receive_buffer)):
         if size != SYSTEM_DEFAULT:
             _resize(sock, option, size)
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE:
+        if hasattr(socket, name):
+            with contextlib.suppress(OSError):  # a sandbox may emulate fewer options than the system has
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _resize(sock: socket.socket, option: int, size: int) -> None:

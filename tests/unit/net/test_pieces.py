@@ -293,3 +293,12 @@ def test_a_socket_buffer_that_the_system_refuses_is_as_large_as_it_allows(allowe
         transport_module.tune(sock, SocketOptions(send_buffer=1_000_000))
         after = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
         assert after == before if not allowed else after in (250_000, 500_000)  # Linux doubles the value
+
+
+def test_a_socket_is_probed_before_a_balancer_forgets_its_connection() -> None:
+    with socket.socket() as sock:
+        transport_module.tune(sock, SocketOptions())
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        found = {name: sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name, _ in transport_module.KEEPALIVE if hasattr(socket, name)}
+    assert found
+    assert found == {name: value for name, value in transport_module.KEEPALIVE if name in found}
