@@ -90,15 +90,18 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
         return queued if isinstance(queued, Delivery) else self._run(queued)
 
     def send_and_wait(self, topic: str, value: V_contra | None = None, key: K_contra | None = None, *, partition: int | None = None,
-                      timestamp: int | None = None, headers: GivenHeaders = ()) -> RecordMetadata:
+                      timestamp: int | None = None, headers: GivenHeaders = (), timeout: float | None = None) -> RecordMetadata:
         """As `send`, then wait for the acknowledgement: its partition and offset.
 
-        One record at a time: with `send` many are on their way together.
+        One record at a time: with `send` many are on their way together. ``timeout`` limits the wait for the
+        acknowledgement, in seconds; None waits until ``delivery_timeout_ms`` has decided it.
 
         Raises:
             KafkaError: why the record was not queued, or not delivered.
+            KafkaTimeoutError: not known after *timeout*; the record is still being sent.
         """
-        return self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers).result()
+        limit = seconds(timeout, 0)
+        return self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers).result(limit)
 
     def send_many(self, topic: str, values: Iterable[V_contra | None], *, keys: Iterable[K_contra | None] | None = None,
                   headers: Iterable[GivenHeaders | None] | None = None, timestamps: Iterable[int | None] | None = None,
@@ -329,9 +332,18 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
         return queued if isinstance(queued, Delivery) else await self._run(queued)
 
     async def send_and_wait(self, topic: str, value: V_contra | None = None, key: K_contra | None = None, *, partition: int | None = None,
-                            timestamp: int | None = None, headers: GivenHeaders = ()) -> RecordMetadata:
+                            timestamp: int | None = None, headers: GivenHeaders = (), timeout: float | None = None) -> RecordMetadata:
         """As `Producer.send_and_wait`."""
-        return await (await self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers))
+        limit = seconds(timeout, 0)
+        delivery = await self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
+        try:
+            async with asyncio.timeout(limit) as scope:
+                return await delivery
+        except TimeoutError:
+            if not scope.expired():
+                raise  # the record's own error
+            raise KafkaTimeoutError(f"the record for {delivery.topic}-{delivery.partition} is not acknowledged after {limit} s; it is still being sent. "
+                                    "Wait longer, or look at flush() and delivery_timeout_ms.") from None
 
     async def send_many(self, topic: str, values: Iterable[V_contra | None], *, keys: Iterable[K_contra | None] | None = None,
                   headers: Iterable[GivenHeaders | None] | None = None, timestamps: Iterable[int | None] | None = None,

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from pyclient import AsyncProducer, Deliveries, Delivery, Producer
-from pyclient.errors import DeliveryError, KafkaError
+from pyclient.errors import DeliveryError, KafkaError, KafkaTimeoutError
 from pyclient.foreign_calls import Foreign
 from pyclient.testing import Fail, FakeCluster
+from pyclient.testing.fake.control import Delay
 
 PAIRS = [("a", b"1"), ("b", None)]
 
@@ -213,6 +214,25 @@ def test_send_and_wait_returns_where_the_record_is(cluster: FakeCluster) -> None
             assert (await producer.send_and_wait("t", b"x")).offset == 1
 
     asyncio.run(test())
+
+
+def test_send_and_wait_waits_no_longer_than_its_timeout(cluster: FakeCluster) -> None:
+    async def test() -> None:
+        async with AsyncProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            await producer.send_and_wait("t", b"x", timeout=20)
+            with cluster.intercept(Delay(0.5), "Produce", times=1), pytest.raises(KafkaTimeoutError, match=r"t-\d is not acknowledged after 0\.01 s"):
+                await producer.send_and_wait("t", b"late", timeout=0.01)
+            await producer.flush(20)
+
+    with producing(cluster) as producer:
+        producer.send_and_wait("t", b"x", timeout=20)
+        with cluster.intercept(Delay(0.5), "Produce", times=1), pytest.raises(KafkaTimeoutError, match=r"t-\d is not acknowledged after 0\.01 s"):
+            producer.send_and_wait("t", b"late", timeout=0.01)
+        with pytest.raises(TypeError, match="timeout must be a number"):
+            producer.send_and_wait("t", b"never", timeout="1")  # type: ignore[arg-type]
+        producer.flush(20)
+    asyncio.run(test())
+    assert sorted(record.value or b"" for record in cluster.records("t")) == [b"late", b"late", b"x", b"x"]
 
 
 def test_start_and_stop_do_what_async_with_does(cluster: FakeCluster) -> None:
