@@ -247,7 +247,7 @@ class ClientCore:
         self.metadata.request_update()
 
     def _on_silence(self) -> None:
-        """A node does not answer: the cluster may have put others in its place."""
+        """A node does not answer, or none is connected: the cluster may have put others in its place."""
         self.metadata.request_update()
 
     def _on_refused(self, error: AuthenticationError) -> None:

@@ -64,8 +64,9 @@ class Facade:
     def is_connected(self) -> bool:
         """Whether brokers answer, as far as the client knows: one has answered, and some broker has not failed since.
 
-        Never waits and sends nothing, so it fits a health check. An idle client notices that brokers are away when it
-        sends its next request, after ``metadata_max_age_ms`` at the latest. False once the client is closed or refused.
+        Never waits and sends nothing, so it fits a health check. A client whose last connection was closed connects
+        again, and so notices that all brokers are gone. Otherwise an idle client notices when it sends its next
+        request, after ``metadata_max_age_ms`` at the latest. False once the client is closed or refused.
         """
         return self._core.is_connected
 

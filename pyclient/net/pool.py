@@ -61,7 +61,8 @@ class ConnectionPool:
     """Implements `Ready` for the driver.
 
     ``on_change`` is called after each event that may let a manager continue, ``on_quiet`` after other responses, with
-    the time by which `tick` must be called again, ``on_silence`` again and again while some node does not answer.
+    the time by which `tick` must be called again, ``on_silence`` again and again while some node does not answer, and
+    when a peer has closed the last connection.
     """
 
     def __init__(self, options: PoolOptions, network: Network, *, clock: Callable[[], float], random: Random,
@@ -331,6 +332,8 @@ class ConnectionPool:
         self._metrics.closed(lost)
         if node.remove(lost) and not self._closed:
             self.failures.connection_lost(node, lost, cause)
+            if lost.ending is not None and lost.ending.by_peer and not self._connections():
+                self._on_silence()  # an idle client would not notice that its brokers are gone
         self._closing.ended(lost)
         self._on_change()
 

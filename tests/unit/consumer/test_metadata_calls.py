@@ -125,6 +125,15 @@ def test_a_client_says_which_cluster_it_is_connected_to_and_whether(cluster: Fak
     assert not client.is_connected
 
 
+def test_an_idle_client_notices_that_all_brokers_are_gone(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    with Producer(bootstrap_servers=fake_cluster.bootstrap_servers) as producer:
+        producer.send("t", b"x").result(20)
+        assert producer.is_connected
+        fake_cluster.kill(1)
+        eventually(lambda: not producer.is_connected)
+
+
 @pytest.mark.parametrize("kind", [AsyncProducer, AsyncConsumer, AsyncAdmin])
 def test_before_it_is_opened_an_async_client_is_not_connected(kind: type[Any]) -> None:
     client = kind(bootstrap_servers="127.0.0.1:1")
