@@ -336,8 +336,9 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
         """As `Producer.send_and_wait`."""
         limit = seconds(timeout, 0)
         delivery = await self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
+        scope = asyncio.timeout(limit)
         try:
-            async with asyncio.timeout(limit) as scope:
+            async with scope:
                 return await delivery
         except TimeoutError:
             if not scope.expired():
