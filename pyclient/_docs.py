@@ -1,4 +1,4 @@
-"""Generates ``option_types.py``, and in ``docs/`` the pages of options, errors, metrics, partitioners and assignors.
+"""Generates ``option_types.py``, the texts of clients that come in two kinds, and pages of ``docs/``.
 
 ``python -m pyclient._docs`` in the checkout writes them; a test compares. Nothing at run time needs this module.
 """
@@ -7,12 +7,14 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
 from pyclient import errors
 from pyclient._docs_migrating import migrating_page
+from pyclient._docs_twins import FILES, with_texts
 from pyclient.config import AdminConfig, ConsumerConfig, Option, ProducerConfig
 from pyclient.config.client import ClientConfig
 from pyclient.config.declaration import Config
@@ -411,6 +413,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "docs/metrics.md": lambda: wrapped(metrics_page()),
     "docs/partitioners.md": lambda: wrapped(partitioners_page()),
     "docs/assignors.md": lambda: wrapped(assignors_page()),
+    **{f"pyclient/{file}": partial(with_texts, file) for file in FILES},
 }
 
 

@@ -119,19 +119,28 @@ class SchemaRegistryClient(_Client):
             client.close()
 
     def register(self, subject: str, schema: RegistrySchema, *, normalize: bool = False) -> RegisteredSchema:
-        """Register *schema* under *subject*; if it is there already, that is returned."""
+        """Register *schema* under *subject*; if it is there already, that is returned.
+
+        With *normalize* the registry compares schemas in its canonical form.
+        """
         return self._run(self.core.register(subject, schema, normalize))
 
     def lookup(self, subject: str, schema: RegistrySchema, *, normalize: bool = False) -> RegisteredSchema:
-        """The version of *schema* under *subject*. An error with status 404 if it is not registered."""
+        """The version of *schema* under *subject*. An error with status 404 if it is not registered.
+
+        With *normalize* the registry compares schemas in its canonical form.
+        """
         return self._run(self.core.lookup(subject, schema, normalize))
 
     def schema(self, schema_id: int | uuid.UUID, *, subject: str | None = None) -> RegisteredSchema:
-        """The schema with this id, or this GUID."""
+        """The schema with the id *schema_id*, or that GUID.
+
+        With *subject* the registry looks in the context of that subject.
+        """
         return self._run(self.core.by_guid(schema_id) if isinstance(schema_id, uuid.UUID) else self.core.by_id(schema_id, subject))
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
-        """A version of *subject*."""
+        """The *version* of *subject* with this number."""
         return self._run(self.core.version(subject, version))
 
     def latest(self, subject: str) -> RegisteredSchema:
@@ -139,7 +148,12 @@ class SchemaRegistryClient(_Client):
         return self._run(self.core.latest(subject))
 
     def check_compatibility(self, subject: str, schema: RegistrySchema, *, version: int | str = "latest") -> Compatibility:
-        """Whether *schema* could be registered under *subject*, by its compatibility level."""
+        """Whether *schema* could be registered under *subject*, by its compatibility level.
+
+        *version* is the one to compare with: a number, or ``latest``.
+
+        *version* is the one to compare with: a number, or ``latest``.
+        """
         return self._run(self.core.compatibility(subject, schema, version))
 
     def subjects(self) -> list[str]:
@@ -159,7 +173,7 @@ class SchemaRegistryClient(_Client):
         return self._run(self.core.compatibility_level(subject))
 
     def set_compatibility_level(self, level: str, subject: str | None = None) -> None:
-        """Set the level of *subject*, or the global one."""
+        """Set the *level* of *subject*, or the global one: ``BACKWARD``, ``FULL_TRANSITIVE``, ``NONE`` and so on."""
         self._run(self.core.set_compatibility_level(level, subject))
 
     def _run(self, steps: Steps[T]) -> T:
@@ -207,47 +221,61 @@ class AsyncSchemaRegistryClient(_Client):
             await client.aclose()
 
     async def register(self, subject: str, schema: RegistrySchema, *, normalize: bool = False) -> RegisteredSchema:
-        """As `SchemaRegistryClient.register`."""
+        """Register *schema* under *subject*; if it is there already, that is returned.
+
+        With *normalize* the registry compares schemas in its canonical form.
+        """
         return await self._run(self.core.register(subject, schema, normalize))
 
     async def lookup(self, subject: str, schema: RegistrySchema, *, normalize: bool = False) -> RegisteredSchema:
-        """As `SchemaRegistryClient.lookup`."""
+        """The version of *schema* under *subject*. An error with status 404 if it is not registered.
+
+        With *normalize* the registry compares schemas in its canonical form.
+        """
         return await self._run(self.core.lookup(subject, schema, normalize))
 
     async def schema(self, schema_id: int | uuid.UUID, *, subject: str | None = None) -> RegisteredSchema:
-        """As `SchemaRegistryClient.schema`."""
+        """The schema with the id *schema_id*, or that GUID.
+
+        With *subject* the registry looks in the context of that subject.
+        """
         return await self._run(self.core.by_guid(schema_id) if isinstance(schema_id, uuid.UUID) else self.core.by_id(schema_id, subject))
 
     async def version(self, subject: str, version: int) -> RegisteredSchema:
-        """As `SchemaRegistryClient.version`."""
+        """The *version* of *subject* with this number."""
         return await self._run(self.core.version(subject, version))
 
     async def latest(self, subject: str) -> RegisteredSchema:
-        """As `SchemaRegistryClient.latest`."""
+        """The latest version of *subject*, remembered for a minute."""
         return await self._run(self.core.latest(subject))
 
     async def check_compatibility(self, subject: str, schema: RegistrySchema, *, version: int | str = "latest") -> Compatibility:
-        """As `SchemaRegistryClient.check_compatibility`."""
+        """Whether *schema* could be registered under *subject*, by its compatibility level.
+
+        *version* is the one to compare with: a number, or ``latest``.
+
+        *version* is the one to compare with: a number, or ``latest``.
+        """
         return await self._run(self.core.compatibility(subject, schema, version))
 
     async def subjects(self) -> list[str]:
-        """As `SchemaRegistryClient.subjects`."""
+        """All subjects."""
         return await self._run(self.core.list_of(Request("GET", "subjects"), str))
 
     async def versions(self, subject: str) -> list[int]:
-        """As `SchemaRegistryClient.versions`."""
+        """The versions of *subject*."""
         return await self._run(self.core.list_of(_versions(subject), int))
 
     async def delete(self, subject: str, *, permanent: bool = False) -> list[int]:
-        """As `SchemaRegistryClient.delete`."""
+        """Delete *subject*; returns its versions. ``permanent`` works after a deletion that is not."""
         return await self._run(self.core.delete(subject, permanent))
 
     async def compatibility_level(self, subject: str | None = None) -> str:
-        """As `SchemaRegistryClient.compatibility_level`."""
+        """The level of *subject*, or the global one: ``BACKWARD``, ``FULL_TRANSITIVE``, ``NONE`` and so on."""
         return await self._run(self.core.compatibility_level(subject))
 
     async def set_compatibility_level(self, level: str, subject: str | None = None) -> None:
-        """As `SchemaRegistryClient.set_compatibility_level`."""
+        """Set the *level* of *subject*, or the global one: ``BACKWARD``, ``FULL_TRANSITIVE``, ``NONE`` and so on."""
         await self._run(self.core.set_compatibility_level(level, subject))
 
     async def _run(self, steps: Steps[T]) -> T:

@@ -17,7 +17,9 @@ class AsyncAclCalls(AsyncCalls):
     """Calls of `AsyncAdmin` that concern access control."""
 
     async def create_acls(self, acls: Iterable[Acl], *, timeout: float | None = OPTION) -> None:
-        """Create entries; one that exists is not created twice. Brokers learn of them a little later.
+        """Create the entries *acls*; one that exists is not created twice. Brokers learn of them a little later.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             ClusterAuthorizationError, SecurityDisabledError (the cluster has no authorizer), InvalidRequestError, …:
@@ -31,7 +33,9 @@ class AsyncAclCalls(AsyncCalls):
             raise_failed(wanted, answers, what="ACL")
 
     async def describe_acls(self, matching: AclFilter = ALL_ACLS, *, timeout: float | None = OPTION) -> list[Acl]:
-        """The entries that a filter finds, in order; without one: all.
+        """The entries that the filter *matching* finds, in order; without one: all.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             ClusterAuthorizationError, SecurityDisabledError, …
@@ -41,7 +45,10 @@ class AsyncAclCalls(AsyncCalls):
         return sorted(found)
 
     async def delete_acls(self, matching: Iterable[AclFilter], *, timeout: float | None = OPTION) -> dict[AclFilter, list[Acl]]:
-        """Delete the entries that filters find; returns those of each filter. ``AclFilter()`` finds all there are.
+        """Delete the entries that the filters *matching* find; returns those of each. ``AclFilter()`` finds all there
+        are.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             ClusterAuthorizationError, SecurityDisabledError, …: for a single filter; PartialFailureError: for several.
@@ -61,15 +68,35 @@ class AclCalls(BlockingCalls):
     _admin: AsyncAclCalls
 
     def create_acls(self, acls: Iterable[Acl], *, timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.create_acls`."""
+        """Create the entries *acls*; one that exists is not created twice. Brokers learn of them a little later.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            ClusterAuthorizationError, SecurityDisabledError (the cluster has no authorizer), InvalidRequestError, …:
+                for a single entry; PartialFailureError: for several.
+        """
         self._call(lambda: self._admin.create_acls(acls, timeout=timeout))
 
     def describe_acls(self, matching: AclFilter = ALL_ACLS, *, timeout: float | None = OPTION) -> list[Acl]:
-        """As `AsyncAdmin.describe_acls`."""
+        """The entries that the filter *matching* finds, in order; without one: all.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            ClusterAuthorizationError, SecurityDisabledError, …
+        """
         return self._call(lambda: self._admin.describe_acls(matching, timeout=timeout))
 
     def delete_acls(self, matching: Iterable[AclFilter], *, timeout: float | None = OPTION) -> dict[AclFilter, list[Acl]]:
-        """As `AsyncAdmin.delete_acls`."""
+        """Delete the entries that the filters *matching* find; returns those of each. ``AclFilter()`` finds all there
+        are.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            ClusterAuthorizationError, SecurityDisabledError, …: for a single filter; PartialFailureError: for several.
+        """
         return self._call(lambda: self._admin.delete_acls(matching, timeout=timeout))
 
 

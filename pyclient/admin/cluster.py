@@ -16,12 +16,17 @@ class AsyncClusterCalls(AsyncCalls):
     """Calls of `AsyncAdmin` that concern the cluster."""
 
     async def describe_cluster(self, *, timeout: float | None = OPTION) -> ClusterDescription:
-        """The cluster's id, brokers and controller."""
+        """The cluster's id, brokers and controller.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+        """
         cluster = await self._describe([], timeout)
         return ClusterDescription(cluster.id, tuple(cluster.nodes.values()), cluster.controller)
 
     async def describe_features(self, *, timeout: float | None = OPTION) -> dict[str, FeatureRange]:
         """The features of the cluster by name (KIP-584), such as ``metadata.version`` and ``transaction.version``.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             UnsupportedVersionError: the brokers have no features (before 2.7).
@@ -32,10 +37,13 @@ class AsyncClusterCalls(AsyncCalls):
 
     async def update_features(self, levels: Mapping[str, int], change: FeatureChange = FeatureChange.UPGRADE, *, validate_only: bool = False,
                               timeout: float | None = OPTION) -> None:
-        """Finalize levels of features by name, as ``kafka-features.sh upgrade`` and ``downgrade``; 0 switches one off.
+        """Finalize *levels* of features by name, as ``kafka-features.sh upgrade`` and ``downgrade``; 0 switches one
+        off.
 
         All of them change, or none; with *validate_only* none. A level that is finalized already is no change. Brokers
         learn of it a little later.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             InvalidUpdateVersionError: the feature or its level is unknown, lower (see *change*), or another feature
@@ -48,10 +56,12 @@ class AsyncClusterCalls(AsyncCalls):
                 wanted, kind, validate_only=validate_only, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit), what="feature")
 
     async def unregister_broker(self, node: int, *, timeout: float | None = OPTION) -> None:
-        """Remove a broker that is shut down and does not come back from the cluster's metadata (KIP-631).
+        """Remove the broker *node*, which is shut down and does not come back, from the cluster's metadata (KIP-631).
 
         Brokers otherwise wait for it, for instance when features are updated. Its partitions must have been moved
         (`plan_without_brokers`). A broker that runs registers again.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             BrokerIdNotRegisteredError, ClusterAuthorizationError, UnsupportedVersionError (a cluster with ZooKeeper), …
@@ -61,6 +71,8 @@ class AsyncClusterCalls(AsyncCalls):
 
     async def describe_quorum(self, *, timeout: float | None = OPTION) -> Quorum:
         """The controllers that vote on the metadata log, how far each is, and the brokers that follow (KIP-836).
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             ClusterAuthorizationError, UnsupportedVersionError (a cluster with ZooKeeper).
@@ -75,24 +87,60 @@ class ClusterCalls(BlockingCalls):
     _admin: AsyncClusterCalls
 
     def describe_cluster(self, *, timeout: float | None = OPTION) -> ClusterDescription:
-        """As `AsyncAdmin.describe_cluster`."""
+        """The cluster's id, brokers and controller.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+        """
         return self._call(lambda: self._admin.describe_cluster(timeout=timeout))
 
     def describe_features(self, *, timeout: float | None = OPTION) -> dict[str, FeatureRange]:
-        """As `AsyncAdmin.describe_features`."""
+        """The features of the cluster by name (KIP-584), such as ``metadata.version`` and ``transaction.version``.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            UnsupportedVersionError: the brokers have no features (before 2.7).
+        """
         return self._call(lambda: self._admin.describe_features(timeout=timeout))
 
     def update_features(self, levels: Mapping[str, int], change: FeatureChange = FeatureChange.UPGRADE, *, validate_only: bool = False,
                         timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.update_features`."""
+        """Finalize *levels* of features by name, as ``kafka-features.sh upgrade`` and ``downgrade``; 0 switches one
+        off.
+
+        All of them change, or none; with *validate_only* none. A level that is finalized already is no change. Brokers
+        learn of it a little later.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            InvalidUpdateVersionError: the feature or its level is unknown, lower (see *change*), or another feature
+                needs the present one. ClusterAuthorizationError, UnsupportedVersionError (brokers before 3.3), …: for a
+                single feature; PartialFailureError: for several, of brokers before 4.0.
+        """
         self._call(lambda: self._admin.update_features(levels, change, validate_only=validate_only, timeout=timeout))
 
     def unregister_broker(self, node: int, *, timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.unregister_broker`."""
+        """Remove the broker *node*, which is shut down and does not come back, from the cluster's metadata (KIP-631).
+
+        Brokers otherwise wait for it, for instance when features are updated. Its partitions must have been moved
+        (`plan_without_brokers`). A broker that runs registers again.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            BrokerIdNotRegisteredError, ClusterAuthorizationError, UnsupportedVersionError (a cluster with ZooKeeper), …
+        """
         self._call(lambda: self._admin.unregister_broker(node, timeout=timeout))
 
     def describe_quorum(self, *, timeout: float | None = OPTION) -> Quorum:
-        """As `AsyncAdmin.describe_quorum`."""
+        """The controllers that vote on the metadata log, how far each is, and the brokers that follow (KIP-836).
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            ClusterAuthorizationError, UnsupportedVersionError (a cluster with ZooKeeper).
+        """
         return self._call(lambda: self._admin.describe_quorum(timeout=timeout))
 
 

@@ -19,8 +19,10 @@ class AsyncConfigCalls(AsyncCalls):
     """Calls of `AsyncAdmin` that concern configs."""
 
     async def list_config_resources(self, types: Iterable[ResourceType] | None = None, *, timeout: float | None = OPTION) -> list[ConfigResource]:
-        """What has configs, sorted by type and name: topics, brokers and their loggers, groups and subscriptions to
-        clients' metrics with configs of their own; None: of all types (KIP-1142).
+        """What has configs of *types*, sorted by type and name: topics, brokers and their loggers, groups and
+        subscriptions to clients' metrics with configs of their own; None: of all types (KIP-1142).
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             UnsupportedVersionError: brokers before 4.1 list client metrics only. ClusterAuthorizationError, …
@@ -32,10 +34,12 @@ class AsyncConfigCalls(AsyncCalls):
 
     async def describe_configs(self, resources: Iterable[ConfigResource], *, names: Collection[str] | None = None, synonyms: bool = False,
                                documentation: bool = False, timeout: float | None = OPTION) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """The configs of each resource, by name: all, or those in *names*. The values of sensitive ones are None.
+        """The configs of each of *resources*, by name: all, or those in *names*. The values of sensitive ones are None.
 
         *synonyms* adds every place that could set a value, in order of precedence (KIP-226); *documentation* adds the
         text of Kafka's documentation (KIP-569). A broker's configs are asked of that broker itself.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             UnknownTopicOrPartitionError, BrokerNotAvailableError, TopicAuthorizationError, UnsupportedVersionError
@@ -56,6 +60,10 @@ class AsyncConfigCalls(AsyncCalls):
         `ConfigChange.append("…")` and `ConfigChange.subtract("…")` change a list. All changes of a resource are made,
         or none. A broker's configs are sent to that broker itself. Brokers apply changes a little later.
 
+        With *validate_only* the brokers check them and change nothing.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
         Raises:
             InvalidConfigurationError, UnknownTopicOrPartitionError, BrokerNotAvailableError, UnsupportedVersionError
                 (configs of groups, of brokers before 4.0), …: for a single resource; PartialFailureError: for several.
@@ -72,17 +80,47 @@ class ConfigCalls(BlockingCalls):
     _admin: AsyncConfigCalls
 
     def list_config_resources(self, types: Iterable[ResourceType] | None = None, *, timeout: float | None = OPTION) -> list[ConfigResource]:
-        """As `AsyncAdmin.list_config_resources`."""
+        """What has configs of *types*, sorted by type and name: topics, brokers and their loggers, groups and
+        subscriptions to clients' metrics with configs of their own; None: of all types (KIP-1142).
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            UnsupportedVersionError: brokers before 4.1 list client metrics only. ClusterAuthorizationError, …
+        """
         return self._call(lambda: self._admin.list_config_resources(types, timeout=timeout))
 
     def describe_configs(self, resources: Iterable[ConfigResource], *, names: Collection[str] | None = None, synonyms: bool = False,
                          documentation: bool = False, timeout: float | None = OPTION) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """As `AsyncAdmin.describe_configs`."""
+        """The configs of each of *resources*, by name: all, or those in *names*. The values of sensitive ones are None.
+
+        *synonyms* adds every place that could set a value, in order of precedence (KIP-226); *documentation* adds the
+        text of Kafka's documentation (KIP-569). A broker's configs are asked of that broker itself.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            UnknownTopicOrPartitionError, BrokerNotAvailableError, TopicAuthorizationError, UnsupportedVersionError
+                (configs of groups, of brokers before 4.0), …: for a single resource; PartialFailureError: for several.
+        """
         return self._call(lambda: self._admin.describe_configs(
             resources, names=names, synonyms=synonyms, documentation=documentation, timeout=timeout))
 
     def alter_configs(self, changes: Changes, *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.alter_configs`."""
+        """Change the configs that are named, and no others (IncrementalAlterConfigs, KIP-339).
+
+        *changes* maps each resource to its configs: a value sets it, `ConfigChange.delete()` returns to the default,
+        `ConfigChange.append("…")` and `ConfigChange.subtract("…")` change a list. All changes of a resource are made,
+        or none. A broker's configs are sent to that broker itself. Brokers apply changes a little later.
+
+        With *validate_only* the brokers check them and change nothing.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            InvalidConfigurationError, UnknownTopicOrPartitionError, BrokerNotAvailableError, UnsupportedVersionError
+                (configs of groups, of brokers before 4.0), …: for a single resource; PartialFailureError: for several.
+        """
         self._call(lambda: self._admin.alter_configs(changes, validate_only=validate_only, timeout=timeout))
 
 

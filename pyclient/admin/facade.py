@@ -37,6 +37,18 @@ class AsyncAdmin(AsyncPlanCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAc
     """
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **options: Unpack[AdminOptions]) -> None:
+        """An admin client with these options.
+
+        *config* has options by Kafka's dotted names; *options* are the same ones in snake_case, and win. Those set
+        most often: ``bootstrap_servers``, ``security_protocol``, ``client_id``, ``default_api_timeout_ms``.
+        ``help('pyclient.option_types.AdminOptions')`` and docs/options.md have all of them.
+
+        With asyncio, ``async with`` or `start` opens it.
+
+        Raises:
+            ConfigurationError: an option that is unknown, of a wrong type or out of range.
+            UnsupportedFeatureError: an option of a later release.
+        """
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         self._config = AdminConfig.parse(config, {**options})
         self._core = ClientCore(self._config)
@@ -76,6 +88,18 @@ class Admin(TopicCalls, ConfigCalls, RecordCalls, GroupCalls, TransactionCalls, 
     Any number of threads may use it at the same time."""
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **options: Unpack[AdminOptions]) -> None:
+        """An admin client with these options.
+
+        *config* has options by Kafka's dotted names; *options* are the same ones in snake_case, and win. Those set
+        most often: ``bootstrap_servers``, ``security_protocol``, ``client_id``, ``default_api_timeout_ms``.
+        ``help('pyclient.option_types.AdminOptions')`` and docs/options.md have all of them.
+
+        With threads, this opens it.
+
+        Raises:
+            ConfigurationError: an option that is unknown, of a wrong type or out of range.
+            UnsupportedFeatureError: an option of a later release.
+        """
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         self._admin: AsyncAdmin = AsyncAdmin(config, **options)
         self._core = self._admin._core
@@ -84,7 +108,7 @@ class Admin(TopicCalls, ConfigCalls, RecordCalls, GroupCalls, TransactionCalls, 
         self._portal.call(self._admin.__aenter__)
 
     def metrics(self) -> dict[str, float]:
-        """As `AsyncAdmin.metrics`."""
+        """The current metrics, by Kafka's names. Never waits."""
         return self._admin.metrics()
 
     def close(self) -> None:

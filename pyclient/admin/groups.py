@@ -49,6 +49,8 @@ class AsyncGroupCalls(AsyncRecordCalls):
         States are Kafka's (``Stable``, ``Empty``, ``PreparingRebalance`` …; KIP-518), types are ``classic``,
         ``consumer`` (KIP-848), ``share`` and ``streams``.
 
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
         Raises:
             PartialFailureError: some brokers did not answer; ``results`` has the groups of the others, by node id.
         """
@@ -63,7 +65,9 @@ class AsyncGroupCalls(AsyncRecordCalls):
         return sorted({group.group_id: group for groups in found.values() for group in groups}.values())
 
     async def describe_groups(self, group_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, GroupDescription]:
-        """Groups with their members and what these have; classic groups and those of KIP-848.
+        """The groups *group_ids* with their members and what these have; classic groups and those of KIP-848.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             GroupIdNotFoundError, GroupAuthorizationError, …: for a single group; PartialFailureError: for several.
@@ -76,10 +80,13 @@ class AsyncGroupCalls(AsyncRecordCalls):
 
     async def remove_members(self, group_id: str, members: Iterable[GroupMember | str] | None = None, *, reason: str = "an admin removed the member",
                              timeout: float | None = OPTION) -> None:
-        """Remove members from a group: those of `describe_groups`, static ones by ``group.instance.id``, or all (None).
+        """Remove *members* from the group *group_id*; None: all of them.
 
-        Their partitions go to the others at once. A member that still runs joins again; for one that is gone this saves
-        the wait until its session ends (KIP-345). *reason* is logged by the broker (KIP-800).
+        Members are those of `describe_groups`, or the ``group.instance.id`` of static ones. Their partitions go to the
+        others at once. A member that still runs joins again; for one that is gone this saves the wait until its session
+        ends (KIP-345). *reason* is logged by the broker (KIP-800).
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             UnknownMemberIdError: the group has no such member. GroupIdNotFoundError, GroupAuthorizationError, …: for a
@@ -98,7 +105,9 @@ class AsyncGroupCalls(AsyncRecordCalls):
             raise_failed([_name(each) for each in wanted], {_name(each): answer for each, answer in answers.items()}, what="member")
 
     async def delete_groups(self, group_ids: Iterable[str], *, timeout: float | None = OPTION) -> None:
-        """Delete groups without members, with their committed offsets.
+        """Delete the groups *group_ids*, which must have no members, with their committed offsets.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             GroupNotEmptyError: it has members. GroupIdNotFoundError, GroupAuthorizationError, …: for a single group;
@@ -109,12 +118,15 @@ class AsyncGroupCalls(AsyncRecordCalls):
 
     async def group_offsets(self, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, lag: bool = True,
                             require_stable: bool = False, timeout: float | None = OPTION) -> dict[TopicPartition, GroupOffset]:
-        """What a group has committed, for *partitions* or for all that it has committed; with *lag* also the lags.
+        """What the group *group_id* has committed, for *partitions* or for all that it has committed; with *lag* also
+        the lags.
 
         With *require_stable* it waits for transactions that have sent offsets of the group (KIP-447): choose it where
         you rely on an offset, as for an export. Otherwise the offsets may be replaced when such a transaction ends.
         Where the end of a log cannot be had within the time (no leader, the topic was deleted), it and the lag are
         None.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             GroupIdNotFoundError: there is no such group.
@@ -131,7 +143,9 @@ class AsyncGroupCalls(AsyncRecordCalls):
         return {tp: GroupOffset(position, ends.get(tp), behind[tp]) for tp, position in committed.items()}
 
     async def alter_group_offsets(self, group_id: str, offsets: Offsets, *, timeout: float | None = OPTION) -> None:
-        """Store offsets for a group without members; its members begin there when they join.
+        """Store *offsets* for the group *group_id*, which must have no members; they begin there when they join.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             GroupNotEmptyError: it has members, whose commits would overwrite these: stop them first.
@@ -164,12 +178,15 @@ class AsyncGroupCalls(AsyncRecordCalls):
     async def reset_group_offsets(self, group_id: str, to: Goal | None = None, *, shift_by: int | None = None,
                                   partitions: Iterable[TopicPartition] | None = None, dry_run: bool = False,
                                   timeout: float | None = OPTION) -> dict[TopicPartition, OffsetReset]:
-        """Move what a group has committed: to an `OffsetSpec` or a time (ms or datetime), or by a number of records.
+        """Move what the group *group_id* has committed: *to* an `OffsetSpec` or a time, or by *shift_by* records.
 
-        A timedelta is that long ago. *partitions* None means all that it has committed. Offsets stay within the log; a
-        time behind the last record means its end. With *dry_run* nothing is stored, and the result says what would be.
-        A group that does not exist gets the offsets of *partitions*, and exists from then on. Transactions that have
-        sent offsets of the group are waited for: the end of one would replace those that are stored here.
+        A time is in ms since the epoch, a datetime, or a timedelta, which is that long ago. *partitions* None means all
+        that it has committed. Offsets stay within the log; a time behind the last record means its end. With *dry_run*
+        nothing is stored, and the result says what would be. A group that does not exist gets the offsets of
+        *partitions*, and exists from then on. Transactions that have sent offsets of the group are waited for: the end
+        of one would replace those that are stored here.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             GroupIdNotFoundError: there is no such group, and *partitions* are not given.
@@ -195,7 +212,9 @@ class AsyncGroupCalls(AsyncRecordCalls):
         return resets
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> None:
-        """Delete what a group has committed for partitions that its members do not read.
+        """Delete what the group *group_id* has committed for *partitions*, which its members must not read.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             GroupSubscribedToTopicError: its members subscribe to the topic. GroupIdNotFoundError, …: for a single
@@ -247,40 +266,117 @@ class GroupCalls(BlockingCalls):
     _admin: AsyncGroupCalls
 
     def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = OPTION) -> list[GroupListing]:
-        """As `AsyncAdmin.list_groups`."""
+        """The groups of all brokers, by name; only those in one of *states* and of one of *types*, if any are given.
+
+        States are Kafka's (``Stable``, ``Empty``, ``PreparingRebalance`` …; KIP-518), types are ``classic``,
+        ``consumer`` (KIP-848), ``share`` and ``streams``.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            PartialFailureError: some brokers did not answer; ``results`` has the groups of the others, by node id.
+        """
         return self._call(lambda: self._admin.list_groups(states=states, types=types, timeout=timeout))
 
     def describe_groups(self, group_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, GroupDescription]:
-        """As `AsyncAdmin.describe_groups`."""
+        """The groups *group_ids* with their members and what these have; classic groups and those of KIP-848.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            GroupIdNotFoundError, GroupAuthorizationError, …: for a single group; PartialFailureError: for several.
+        """
         return self._call(lambda: self._admin.describe_groups(group_ids, timeout=timeout))
 
     def remove_members(self, group_id: str, members: Iterable[GroupMember | str] | None = None, *, reason: str = "an admin removed the member",
                        timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.remove_members`."""
+        """Remove *members* from the group *group_id*; None: all of them.
+
+        Members are those of `describe_groups`, or the ``group.instance.id`` of static ones. Their partitions go to the
+        others at once. A member that still runs joins again; for one that is gone this saves the wait until its session
+        ends (KIP-345). *reason* is logged by the broker (KIP-800).
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            UnknownMemberIdError: the group has no such member. GroupIdNotFoundError, GroupAuthorizationError, …: for a
+                single member; PartialFailureError: for several, by member id or group instance id.
+        """
         self._call(lambda: self._admin.remove_members(group_id, members, reason=reason, timeout=timeout))
 
     def delete_groups(self, group_ids: Iterable[str], *, timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.delete_groups`."""
+        """Delete the groups *group_ids*, which must have no members, with their committed offsets.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            GroupNotEmptyError: it has members. GroupIdNotFoundError, GroupAuthorizationError, …: for a single group;
+                PartialFailureError: for several.
+        """
         self._call(lambda: self._admin.delete_groups(group_ids, timeout=timeout))
 
     def group_offsets(self, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, lag: bool = True,
                       require_stable: bool = False, timeout: float | None = OPTION) -> dict[TopicPartition, GroupOffset]:
-        """As `AsyncAdmin.group_offsets`."""
+        """What the group *group_id* has committed, for *partitions* or for all that it has committed; with *lag* also
+        the lags.
+
+        With *require_stable* it waits for transactions that have sent offsets of the group (KIP-447): choose it where
+        you rely on an offset, as for an export. Otherwise the offsets may be replaced when such a transaction ends.
+        Where the end of a log cannot be had within the time (no leader, the topic was deleted), it and the lag are
+        None.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            GroupIdNotFoundError: there is no such group.
+            KafkaTimeoutError: with *require_stable*, a transaction is still open.
+            GroupAuthorizationError, …
+        """
         return self._call(lambda: self._admin.group_offsets(group_id, partitions, lag=lag, require_stable=require_stable, timeout=timeout))
 
     def alter_group_offsets(self, group_id: str, offsets: Offsets, *, timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.alter_group_offsets`."""
+        """Store *offsets* for the group *group_id*, which must have no members; they begin there when they join.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            GroupNotEmptyError: it has members, whose commits would overwrite these: stop them first.
+            UnknownTopicOrPartitionError, TopicAuthorizationError, …: for a single partition; PartialFailureError: for
+                several. GroupAuthorizationError, …
+        """
         self._call(lambda: self._admin.alter_group_offsets(group_id, offsets, timeout=timeout))
 
     def reset_group_offsets(self, group_id: str, to: Goal | None = None, *, shift_by: int | None = None,
                             partitions: Iterable[TopicPartition] | None = None, dry_run: bool = False,
                             timeout: float | None = OPTION) -> dict[TopicPartition, OffsetReset]:
-        """As `AsyncAdmin.reset_group_offsets`."""
+        """Move what the group *group_id* has committed: *to* an `OffsetSpec` or a time, or by *shift_by* records.
+
+        A time is in ms since the epoch, a datetime, or a timedelta, which is that long ago. *partitions* None means all
+        that it has committed. Offsets stay within the log; a time behind the last record means its end. With *dry_run*
+        nothing is stored, and the result says what would be. A group that does not exist gets the offsets of
+        *partitions*, and exists from then on. Transactions that have sent offsets of the group are waited for: the end
+        of one would replace those that are stored here.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            GroupIdNotFoundError: there is no such group, and *partitions* are not given.
+            GroupNotEmptyError: it has members: stop them first.
+            KafkaTimeoutError: a transaction that has sent offsets is still open.
+            UnknownTopicOrPartitionError, GroupAuthorizationError, …
+        """
         return self._call(lambda: self._admin.reset_group_offsets(
             group_id, to, shift_by=shift_by, partitions=partitions, dry_run=dry_run, timeout=timeout))
 
     def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.delete_group_offsets`."""
+        """Delete what the group *group_id* has committed for *partitions*, which its members must not read.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            GroupSubscribedToTopicError: its members subscribe to the topic. GroupIdNotFoundError, …: for a single
+                partition; PartialFailureError: for several.
+        """
         self._call(lambda: self._admin.delete_group_offsets(group_id, partitions, timeout=timeout))
 
 

@@ -31,6 +31,10 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
     async def plan_replication_factors(self, factors: Mapping[str, int], *, timeout: float | None = OPTION) -> ReassignmentPlan:
         """Raise or lower the numbers of replicas of topics; leaders stay, new replicas use racks that have none first.
 
+        *factors* maps a topic to the number of replicas that it shall have.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
         Raises:
             InvalidReplicationFactorError: there are not so many brokers. UnknownTopicOrPartitionError, …
         """
@@ -40,7 +44,9 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
 
     async def plan_without_brokers(self, brokers: Iterable[int], topics: Iterable[str] | None = None, *,
                                    timeout: float | None = OPTION) -> ReassignmentPlan:
-        """Move the replicas of *topics* (None: of all, Kafka's own too) off brokers that shall be stopped for long.
+        """Move the replicas of *topics* (None: of all, Kafka's own too) off *brokers* that shall be stopped for long.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             InvalidReplicationFactorError: too few brokers would be left. UnknownTopicOrPartitionError, …
@@ -53,16 +59,20 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
 
         Numbers of replicas are compared, not their sizes.
 
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
         Raises:
             UnknownTopicOrPartitionError, …
         """
         return await self._plan(topics, spread, timeout)
 
     async def plan_throttle(self, plan: ReassignmentPlan, bytes_per_second: int, *, timeout: float | None = OPTION) -> ReplicationThrottle:
-        """A limit for what each broker sends and receives for the replicas of *plan*; changes nothing yet.
+        """A limit of *bytes_per_second* for what each broker sends and receives for *plan*; changes nothing yet.
 
         It has what the cluster has set now, which `end_throttle` restores: `write_throttle` keeps it in a file, should
         the program end in between. Only brokers that run are limited.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             ClusterAuthorizationError, …: for a single resource; PartialFailureError: for several.
@@ -74,10 +84,12 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
         return ReplicationThrottle(plan, rate, outcomes(list(wanted), await self._own_values(wanted, left), what="resource"))
 
     async def throttle_replication(self, throttle: ReplicationThrottle, *, timeout: float | None = OPTION) -> None:
-        """Begin a limit, before `alter_partition_reassignments`.
+        """Begin the limit *throttle* of `plan_throttle`, before `alter_partition_reassignments`.
 
         As ``kafka-reassign-partitions.sh --throttle`` does, it sets ``leader.replication.throttled.rate`` and
         ``follower.…`` of brokers, and adds the replicas to ``….throttled.replicas`` of the topics.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             ClusterAuthorizationError, …: for a single resource; PartialFailureError: for several.
@@ -85,10 +97,13 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
         await self.alter_configs(beginning(_throttle(throttle)), timeout=timeout)
 
     async def end_throttle(self, throttle: ReplicationThrottle, *, timeout: float | None = OPTION) -> None:
-        """End a limit, when `list_partition_reassignments` is empty: rates and lists are again as they were before it.
+        """End the limit *throttle*, when `list_partition_reassignments` is empty: rates and lists are again as they
+        were before it.
 
         What somebody else has set since stays as it is. Nothing is lost by a second call, nor by one after a limit that
         has begun in part, or not at all.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             BrokerNotAvailableError: a broker does not run; call again when it does. ClusterAuthorizationError,
@@ -144,27 +159,78 @@ class PlanCalls(BlockingCalls):
     _admin: AsyncPlanCalls
 
     def plan_replication_factors(self, factors: Mapping[str, int], *, timeout: float | None = OPTION) -> ReassignmentPlan:
-        """As `AsyncAdmin.plan_replication_factors`."""
+        """Raise or lower the numbers of replicas of topics; leaders stay, new replicas use racks that have none first.
+
+        *factors* maps a topic to the number of replicas that it shall have.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            InvalidReplicationFactorError: there are not so many brokers. UnknownTopicOrPartitionError, …
+        """
         return self._call(lambda: self._admin.plan_replication_factors(factors, timeout=timeout))
 
     def plan_without_brokers(self, brokers: Iterable[int], topics: Iterable[str] | None = None, *, timeout: float | None = OPTION) -> ReassignmentPlan:
-        """As `AsyncAdmin.plan_without_brokers`."""
+        """Move the replicas of *topics* (None: of all, Kafka's own too) off *brokers* that shall be stopped for long.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            InvalidReplicationFactorError: too few brokers would be left. UnknownTopicOrPartitionError, …
+        """
         return self._call(lambda: self._admin.plan_without_brokers(brokers, topics, timeout=timeout))
 
     def plan_even_replicas(self, topics: Iterable[str] | None = None, *, timeout: float | None = OPTION) -> ReassignmentPlan:
-        """As `AsyncAdmin.plan_even_replicas`."""
+        """Spread replicas of *topics* (None: of all, Kafka's own too) over racks and brokers, and preferred leaders.
+
+        Numbers of replicas are compared, not their sizes.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            UnknownTopicOrPartitionError, …
+        """
         return self._call(lambda: self._admin.plan_even_replicas(topics, timeout=timeout))
 
     def plan_throttle(self, plan: ReassignmentPlan, bytes_per_second: int, *, timeout: float | None = OPTION) -> ReplicationThrottle:
-        """As `AsyncAdmin.plan_throttle`."""
+        """A limit of *bytes_per_second* for what each broker sends and receives for *plan*; changes nothing yet.
+
+        It has what the cluster has set now, which `end_throttle` restores: `write_throttle` keeps it in a file, should
+        the program end in between. Only brokers that run are limited.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            ClusterAuthorizationError, …: for a single resource; PartialFailureError: for several.
+        """
         return self._call(lambda: self._admin.plan_throttle(plan, bytes_per_second, timeout=timeout))
 
     def throttle_replication(self, throttle: ReplicationThrottle, *, timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.throttle_replication`."""
+        """Begin the limit *throttle* of `plan_throttle`, before `alter_partition_reassignments`.
+
+        As ``kafka-reassign-partitions.sh --throttle`` does, it sets ``leader.replication.throttled.rate`` and
+        ``follower.…`` of brokers, and adds the replicas to ``….throttled.replicas`` of the topics.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            ClusterAuthorizationError, …: for a single resource; PartialFailureError: for several.
+        """
         self._call(lambda: self._admin.throttle_replication(throttle, timeout=timeout))
 
     def end_throttle(self, throttle: ReplicationThrottle, *, timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.end_throttle`."""
+        """End the limit *throttle*, when `list_partition_reassignments` is empty: rates and lists are again as they
+        were before it.
+
+        What somebody else has set since stays as it is. Nothing is lost by a second call, nor by one after a limit that
+        has begun in part, or not at all.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            BrokerNotAvailableError: a broker does not run; call again when it does. ClusterAuthorizationError,
+                UnknownTopicOrPartitionError, …: for a single resource; PartialFailureError: for several.
+        """
         self._call(lambda: self._admin.end_throttle(throttle, timeout=timeout))
 
 

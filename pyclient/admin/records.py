@@ -26,9 +26,13 @@ class AsyncRecordCalls(AsyncCalls):
 
     async def list_offsets(self, specs: Specs, *, isolation_level: IsolationLevel = "read_uncommitted",
                            timeout: float | None = OPTION) -> dict[TopicPartition, ListedOffset | None]:
-        """The offset of each partition by its `OffsetSpec`, or the first one at or after a time.
+        """The offset of each partition of *specs* by its `OffsetSpec`, or the first one at or after a time.
 
         A time is in milliseconds since 1970 or a datetime with a time zone. None: the partition has no such record.
+
+        With the *isolation_level* ``read_committed`` the latest offset is the last stable one.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             UnknownTopicOrPartitionError, TopicAuthorizationError, UnsupportedVersionError, …: for a single partition;
@@ -45,10 +49,12 @@ class AsyncRecordCalls(AsyncCalls):
         return {tp: answer for part in await asyncio.gather(*parts) for tp, answer in part.items()}
 
     async def delete_records(self, before: Mapping[TopicPartition, int], *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
-        """Delete the records before an offset of each partition (-1: all there are); returns the new first offsets.
+        """Delete the records *before* an offset of each partition (-1: all there are); returns the new first offsets.
 
         Deleted records cannot be brought back. Positions of consumers before them are reset, as ``auto_offset_reset``
         says. A topic that is only compacted refuses it (PolicyViolationError).
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             OffsetOutOfRangeError: the offset is behind the end of the log.
@@ -70,11 +76,33 @@ class RecordCalls(BlockingCalls):
 
     def list_offsets(self, specs: Specs, *, isolation_level: IsolationLevel = "read_uncommitted",
                      timeout: float | None = OPTION) -> dict[TopicPartition, ListedOffset | None]:
-        """As `AsyncAdmin.list_offsets`."""
+        """The offset of each partition of *specs* by its `OffsetSpec`, or the first one at or after a time.
+
+        A time is in milliseconds since 1970 or a datetime with a time zone. None: the partition has no such record.
+
+        With the *isolation_level* ``read_committed`` the latest offset is the last stable one.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            UnknownTopicOrPartitionError, TopicAuthorizationError, UnsupportedVersionError, …: for a single partition;
+                PartialFailureError: for several.
+        """
         return self._call(lambda: self._admin.list_offsets(specs, isolation_level=isolation_level, timeout=timeout))
 
     def delete_records(self, before: Mapping[TopicPartition, int], *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
-        """As `AsyncAdmin.delete_records`."""
+        """Delete the records *before* an offset of each partition (-1: all there are); returns the new first offsets.
+
+        Deleted records cannot be brought back. Positions of consumers before them are reset, as ``auto_offset_reset``
+        says. A topic that is only compacted refuses it (PolicyViolationError).
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            OffsetOutOfRangeError: the offset is behind the end of the log.
+            UnknownTopicOrPartitionError, TopicAuthorizationError, …: for a single partition; PartialFailureError: for
+                several.
+        """
         return self._call(lambda: self._admin.delete_records(before, timeout=timeout))
 
 

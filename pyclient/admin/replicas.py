@@ -25,6 +25,11 @@ class AsyncReplicaCalls(AsyncCalls):
 
         With None, partitions that need no election may be left out of the result.
 
+        *election* takes the first replica if it is in sync (PREFERRED), or any that is alive, at the loss of records
+        (UNCLEAN, only where a partition has no leader).
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
         Raises:
             PreferredLeaderNotAvailableError: the first replica is not in sync. EligibleLeadersNotAvailableError: no
                 replica is alive. UnknownTopicOrPartitionError, ClusterAuthorizationError, …: for a single partition;
@@ -36,9 +41,11 @@ class AsyncReplicaCalls(AsyncCalls):
         return outcomes(sorted(answers) if wanted is None else wanted, answers, what="partition")
 
     async def alter_partition_reassignments(self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, timeout: float | None = OPTION) -> None:
-        """Begin to move partitions to the brokers of a list, whose first one is preferred as leader; None cancels.
+        """Begin to move partitions to the brokers in *replicas*, whose first one is preferred as leader; None cancels.
 
         Returns when the controller has taken them: `list_partition_reassignments` has those that are still under way.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             InvalidReplicaAssignmentError: a broker that does not exist, or twice. NoReassignmentInProgressError:
@@ -55,6 +62,8 @@ class AsyncReplicaCalls(AsyncCalls):
                                            timeout: float | None = OPTION) -> dict[TopicPartition, Reassignment]:
         """Those of *partitions* (None: of all) that are being moved.
 
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
         Raises:
             ClusterAuthorizationError, …
         """
@@ -65,8 +74,10 @@ class AsyncReplicaCalls(AsyncCalls):
 
     async def describe_log_dirs(self, brokers: Iterable[int] | None = None, *, partitions: Iterable[TopicPartition] | None = None,
                                 timeout: float | None = OPTION) -> dict[int, dict[str, LogDir]]:
-        """The log directories of brokers (None: of all) by node id and path; with the replicas in each, or those of
+        """The log directories of *brokers* (None: of all) by node id and path; with the replicas in each, or those of
         *partitions*.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             ClusterAuthorizationError, BrokerNotAvailableError, …: for a single broker; PartialFailureError: for
@@ -90,21 +101,58 @@ class ReplicaCalls(BlockingCalls):
 
     def elect_leaders(self, partitions: Iterable[TopicPartition] | None = None, election: ElectionType = ElectionType.PREFERRED, *,
                       timeout: float | None = OPTION) -> dict[TopicPartition, bool]:
-        """As `AsyncAdmin.elect_leaders`."""
+        """Elect leaders of *partitions* (None: of all); returns which partitions have a new one.
+
+        With None, partitions that need no election may be left out of the result.
+
+        *election* takes the first replica if it is in sync (PREFERRED), or any that is alive, at the loss of records
+        (UNCLEAN, only where a partition has no leader).
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            PreferredLeaderNotAvailableError: the first replica is not in sync. EligibleLeadersNotAvailableError: no
+                replica is alive. UnknownTopicOrPartitionError, ClusterAuthorizationError, …: for a single partition;
+                PartialFailureError: for several.
+        """
         return self._call(lambda: self._admin.elect_leaders(partitions, election, timeout=timeout))
 
     def alter_partition_reassignments(self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.alter_partition_reassignments`."""
+        """Begin to move partitions to the brokers in *replicas*, whose first one is preferred as leader; None cancels.
+
+        Returns when the controller has taken them: `list_partition_reassignments` has those that are still under way.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            InvalidReplicaAssignmentError: a broker that does not exist, or twice. NoReassignmentInProgressError:
+                nothing to cancel. UnknownTopicOrPartitionError, ClusterAuthorizationError, …: for a single partition;
+                PartialFailureError: for several.
+        """
         self._call(lambda: self._admin.alter_partition_reassignments(replicas, timeout=timeout))
 
     def list_partition_reassignments(self, partitions: Iterable[TopicPartition] | None = None, *,
                                      timeout: float | None = OPTION) -> dict[TopicPartition, Reassignment]:
-        """As `AsyncAdmin.list_partition_reassignments`."""
+        """Those of *partitions* (None: of all) that are being moved.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            ClusterAuthorizationError, …
+        """
         return self._call(lambda: self._admin.list_partition_reassignments(partitions, timeout=timeout))
 
     def describe_log_dirs(self, brokers: Iterable[int] | None = None, *, partitions: Iterable[TopicPartition] | None = None,
                           timeout: float | None = OPTION) -> dict[int, dict[str, LogDir]]:
-        """As `AsyncAdmin.describe_log_dirs`."""
+        """The log directories of *brokers* (None: of all) by node id and path; with the replicas in each, or those of
+        *partitions*.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            ClusterAuthorizationError, BrokerNotAvailableError, …: for a single broker; PartialFailureError: for
+                several.
+        """
         return self._call(lambda: self._admin.describe_log_dirs(brokers, partitions=partitions, timeout=timeout))
 
 

@@ -22,6 +22,8 @@ class AsyncTokenCalls(AsyncCalls):
         ``delegation.token.max.lifetime.ms``) is over. It may take a moment until all brokers know it. When no response
         comes, the request is repeated, and an unused token may be left: it expires.
 
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
         Raises:
             DelegationTokenDisabledError, UnsupportedByAuthenticationError (the login is none that may create tokens),
             DelegationTokenAuthorizationError, InvalidPrincipalTypeError, …
@@ -37,6 +39,8 @@ class AsyncTokenCalls(AsyncCalls):
 
         Those are its own, those it may renew, and those it has the right DESCRIBE or DESCRIBE_TOKENS for.
 
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
         Raises:
             DelegationTokenDisabledError, UnsupportedByAuthenticationError, …
         """
@@ -46,9 +50,11 @@ class AsyncTokenCalls(AsyncCalls):
         return sorted(found, key=lambda each: each.token_id)
 
     async def renew_delegation_token(self, token: DelegationToken | bytes, period_ms: int | None = None, *, timeout: float | None = OPTION) -> int:
-        """Let a token (or that with this HMAC) expire *period_ms* from now; None: the brokers' period.
+        """Let *token* (or the one with this HMAC) expire *period_ms* from now; None: the brokers' period.
 
         Returns when it expires, in ms since the epoch: never later than its ``max_ms``.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             DelegationTokenNotFoundError, DelegationTokenExpiredError, DelegationTokenOwnerMismatchError, …
@@ -58,9 +64,11 @@ class AsyncTokenCalls(AsyncCalls):
         return found
 
     async def expire_delegation_token(self, token: DelegationToken | bytes, period_ms: int | None = None, *, timeout: float | None = OPTION) -> int:
-        """Let a token (or that with this HMAC) expire *period_ms* from now; None: it ends at once.
+        """Let *token* (or the one with this HMAC) expire *period_ms* from now; None: it ends at once.
 
         Sessions that were opened with it go on until they are renewed. Returns when it expires, in ms since the epoch.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             DelegationTokenNotFoundError, DelegationTokenExpiredError, DelegationTokenOwnerMismatchError, …
@@ -77,19 +85,55 @@ class TokenCalls(BlockingCalls):
 
     def create_delegation_token(self, *, renewers: Iterable[str] = (), lifetime_ms: int | None = None, owner: str | None = None,
                                 timeout: float | None = OPTION) -> DelegationToken:
-        """As `AsyncAdmin.create_delegation_token`."""
+        """Create a token for the user that is logged in, or for *owner* (KIP-373).
+
+        *renewers* may renew it beside its owner. It expires with the brokers' ``delegation.token.expiry.time.ms``
+        unless it is renewed, and can be renewed until *lifetime_ms* (None: the brokers'
+        ``delegation.token.max.lifetime.ms``) is over. It may take a moment until all brokers know it. When no response
+        comes, the request is repeated, and an unused token may be left: it expires.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            DelegationTokenDisabledError, UnsupportedByAuthenticationError (the login is none that may create tokens),
+            DelegationTokenAuthorizationError, InvalidPrincipalTypeError, …
+        """
         return self._call(lambda: self._admin.create_delegation_token(renewers=renewers, lifetime_ms=lifetime_ms, owner=owner, timeout=timeout))
 
     def describe_delegation_tokens(self, owners: Iterable[str] | None = None, *, timeout: float | None = OPTION) -> list[DelegationToken]:
-        """As `AsyncAdmin.describe_delegation_tokens`."""
+        """The tokens of *owners* (None: of all) that the user may see, with their secrets.
+
+        Those are its own, those it may renew, and those it has the right DESCRIBE or DESCRIBE_TOKENS for.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            DelegationTokenDisabledError, UnsupportedByAuthenticationError, …
+        """
         return self._call(lambda: self._admin.describe_delegation_tokens(owners, timeout=timeout))
 
     def renew_delegation_token(self, token: DelegationToken | bytes, period_ms: int | None = None, *, timeout: float | None = OPTION) -> int:
-        """As `AsyncAdmin.renew_delegation_token`."""
+        """Let *token* (or the one with this HMAC) expire *period_ms* from now; None: the brokers' period.
+
+        Returns when it expires, in ms since the epoch: never later than its ``max_ms``.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            DelegationTokenNotFoundError, DelegationTokenExpiredError, DelegationTokenOwnerMismatchError, …
+        """
         return self._call(lambda: self._admin.renew_delegation_token(token, period_ms, timeout=timeout))
 
     def expire_delegation_token(self, token: DelegationToken | bytes, period_ms: int | None = None, *, timeout: float | None = OPTION) -> int:
-        """As `AsyncAdmin.expire_delegation_token`."""
+        """Let *token* (or the one with this HMAC) expire *period_ms* from now; None: it ends at once.
+
+        Sessions that were opened with it go on until they are renewed. Returns when it expires, in ms since the epoch.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            DelegationTokenNotFoundError, DelegationTokenExpiredError, DelegationTokenOwnerMismatchError, …
+        """
         return self._call(lambda: self._admin.expire_delegation_token(token, period_ms, timeout=timeout))
 
 

@@ -21,10 +21,14 @@ class AsyncTopicCalls(AsyncCalls):
     """Calls of `AsyncAdmin` that concern topics."""
 
     async def create_topics(self, topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
-        """Create topics; a name alone takes the broker's default partitions and replicas.
+        """Create *topics*; a name alone takes the broker's default partitions and replicas.
 
         The controller has created them when this returns; the brokers learn of them a little later. Producers and
         consumers wait for that; `describe_topics` may still raise UnknownTopicOrPartitionError.
+
+        With *validate_only* the controller checks them and creates nothing.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             TopicExistsError, InvalidTopicError, …: for a single topic; PartialFailureError: for several.
@@ -35,7 +39,9 @@ class AsyncTopicCalls(AsyncCalls):
                 wanted, validate_only=validate_only, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit))
 
     async def delete_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> None:
-        """Delete topics with all their records.
+        """Delete the topics *names* with all their records.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             UnknownTopicOrPartitionError, …: for a single topic; PartialFailureError: for several.
@@ -53,6 +59,10 @@ class AsyncTopicCalls(AsyncCalls):
         partition than before. When an answer is lost after the controller has added the partitions, the retry raises
         InvalidPartitionsError: `describe_topics` shows how many there are.
 
+        With *validate_only* the controller checks them and adds nothing.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
         Raises:
             InvalidPartitionsError: the topic has that many already, or more.
             UnknownTopicOrPartitionError, InvalidReplicaAssignmentError, TopicAuthorizationError, …: for a single
@@ -64,12 +74,17 @@ class AsyncTopicCalls(AsyncCalls):
                 wanted, validate_only=validate_only, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit))
 
     async def list_topics(self, *, internal: bool = False, timeout: float | None = OPTION) -> list[str]:
-        """The names of all topics, sorted; with *internal*, Kafka's internal topics too."""
+        """The names of all topics, sorted; with *internal*, Kafka's internal topics too.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+        """
         cluster = await self._describe(None, timeout)
         return sorted(name for name, topic in cluster.topics.items() if internal or not topic.internal)
 
     async def describe_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, TopicDescription]:
-        """Partitions, leaders and replicas of topics, by name.
+        """Partitions, leaders and replicas of the topics *names*, by name.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             UnknownTopicOrPartitionError, …: for a single topic; PartialFailureError: for several.
@@ -84,24 +99,64 @@ class TopicCalls(BlockingCalls):
     _admin: AsyncTopicCalls
 
     def create_topics(self, topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.create_topics`."""
+        """Create *topics*; a name alone takes the broker's default partitions and replicas.
+
+        The controller has created them when this returns; the brokers learn of them a little later. Producers and
+        consumers wait for that; `describe_topics` may still raise UnknownTopicOrPartitionError.
+
+        With *validate_only* the controller checks them and creates nothing.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            TopicExistsError, InvalidTopicError, …: for a single topic; PartialFailureError: for several.
+        """
         self._call(lambda: self._admin.create_topics(topics, validate_only=validate_only, timeout=timeout))
 
     def delete_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.delete_topics`."""
+        """Delete the topics *names* with all their records.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            UnknownTopicOrPartitionError, …: for a single topic; PartialFailureError: for several.
+        """
         self._call(lambda: self._admin.delete_topics(names, timeout=timeout))
 
     def create_partitions(self, totals: Mapping[str, NewPartitions | int], *, validate_only: bool = False,
                           timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.create_partitions`."""
+        """Add partitions to topics: *totals* maps a topic to the number that it shall have in total (KIP-195).
+
+        Partitions can be added, never removed. Stored records stay where they are, so keys may hash to another
+        partition than before. When an answer is lost after the controller has added the partitions, the retry raises
+        InvalidPartitionsError: `describe_topics` shows how many there are.
+
+        With *validate_only* the controller checks them and adds nothing.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            InvalidPartitionsError: the topic has that many already, or more.
+            UnknownTopicOrPartitionError, InvalidReplicaAssignmentError, TopicAuthorizationError, …: for a single
+                topic; PartialFailureError: for several.
+        """
         self._call(lambda: self._admin.create_partitions(totals, validate_only=validate_only, timeout=timeout))
 
     def list_topics(self, *, internal: bool = False, timeout: float | None = OPTION) -> list[str]:
-        """As `AsyncAdmin.list_topics`."""
+        """The names of all topics, sorted; with *internal*, Kafka's internal topics too.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+        """
         return self._call(lambda: self._admin.list_topics(internal=internal, timeout=timeout))
 
     def describe_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, TopicDescription]:
-        """As `AsyncAdmin.describe_topics`."""
+        """Partitions, leaders and replicas of the topics *names*, by name.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            UnknownTopicOrPartitionError, …: for a single topic; PartialFailureError: for several.
+        """
         return self._call(lambda: self._admin.describe_topics(names, timeout=timeout))
 
 

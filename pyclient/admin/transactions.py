@@ -38,6 +38,8 @@ class AsyncTransactionCalls(AsyncCalls):
         States are Kafka's: ``Ongoing``, ``PrepareCommit``, ``CompleteAbort``, ``Empty`` … *running_longer_than* is in
         seconds: only transactions that are open for longer (KIP-994; brokers from 3.8 on), not those that have ended.
 
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
         Raises:
             PartialFailureError: some brokers did not answer; ``results`` has those of the others, by node id.
         """
@@ -56,7 +58,9 @@ class AsyncTransactionCalls(AsyncCalls):
         return sorted({listed.transactional_id: listed for those in found.values() for listed in those}.values())
 
     async def describe_transactions(self, transactional_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, TransactionDescription]:
-        """The state of transactional ids, with the partitions of their open transactions.
+        """The state of *transactional_ids*, with the partitions of their open transactions.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             TransactionalIdNotFoundError, TransactionalIdAuthorizationError, …: for a single one; PartialFailureError:
@@ -68,7 +72,9 @@ class AsyncTransactionCalls(AsyncCalls):
 
     async def describe_producers(self, partitions: Iterable[TopicPartition], *,
                                  timeout: float | None = OPTION) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-        """The idempotent and transactional producers that the leader of each partition remembers, by producer id.
+        """The idempotent and transactional producers that the leader of each of *partitions* remembers, by producer id.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             UnknownTopicOrPartitionError, TopicAuthorizationError, …: for a single partition; PartialFailureError: for
@@ -87,6 +93,8 @@ class AsyncTransactionCalls(AsyncCalls):
         those whose last record is older than *older_than* seconds are meant: at least the brokers'
         ``transaction.max.timeout.ms``, as younger ones may still become known. As ``kafka-transactions.sh
         find-hanging`` (KIP-664).
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             UnknownTopicOrPartitionError, TopicAuthorizationError, ClusterAuthorizationError, …
@@ -111,13 +119,15 @@ class AsyncTransactionCalls(AsyncCalls):
         return list(outcomes(list(known), known, what="transactional id").values())
 
     async def abort_transaction(self, partition: TopicPartition, start_offset: int, *, timeout: float | None = OPTION) -> ProducerState:
-        """Abort the transaction that begins at *start_offset* of a partition and that its coordinator has forgotten.
+        """Abort the transaction that begins at *start_offset* of *partition* and that its coordinator has forgotten.
 
         Such a transaction "hangs": readers with ``read_committed`` stop before it. `find_hanging_transactions` has
         where they begin. Only the partition gets a marker, so do not use it for a transaction that its coordinator
         knows (`describe_transactions`): that one ends by its producer, its timeout, or `fence_producers`.
 
         Returns the producer whose transaction it was.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             InvalidTxnStateError: no transaction that is open begins there.
@@ -134,7 +144,7 @@ class AsyncTransactionCalls(AsyncCalls):
         return producer
 
     async def fence_producers(self, transactional_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, FencedProducer]:
-        """Refuse whatever the present producers of transactional ids send from now on; their open transactions abort.
+        """Refuse whatever the present producers of *transactional_ids* send from now on; their open transactions abort.
 
         Commit or abort then raise `ProducerFencedError`; records fail with `InvalidProducerEpochError`. *timeout* is in
         seconds (KIP-588). It is also how long coordinators wait for their replicas, at most ``request_timeout_ms``: it
@@ -163,30 +173,79 @@ class TransactionCalls(BlockingCalls):
 
     def list_transactions(self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = (), running_longer_than: float | None = None,
                           timeout: float | None = OPTION) -> list[TransactionListing]:
-        """As `AsyncAdmin.list_transactions`."""
+        """The transactional ids of all coordinators, by name; only those in one of *states* and of *producer_ids*, if
+        any are given.
+
+        States are Kafka's: ``Ongoing``, ``PrepareCommit``, ``CompleteAbort``, ``Empty`` … *running_longer_than* is in
+        seconds: only transactions that are open for longer (KIP-994; brokers from 3.8 on), not those that have ended.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            PartialFailureError: some brokers did not answer; ``results`` has those of the others, by node id.
+        """
         return self._call(lambda: self._admin.list_transactions(
             states=states, producer_ids=producer_ids, running_longer_than=running_longer_than, timeout=timeout))
 
     def describe_transactions(self, transactional_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, TransactionDescription]:
-        """As `AsyncAdmin.describe_transactions`."""
+        """The state of *transactional_ids*, with the partitions of their open transactions.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            TransactionalIdNotFoundError, TransactionalIdAuthorizationError, …: for a single one; PartialFailureError:
+                for several.
+        """
         return self._call(lambda: self._admin.describe_transactions(transactional_ids, timeout=timeout))
 
     def describe_producers(self, partitions: Iterable[TopicPartition], *,
                            timeout: float | None = OPTION) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-        """As `AsyncAdmin.describe_producers`."""
+        """The idempotent and transactional producers that the leader of each of *partitions* remembers, by producer id.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            UnknownTopicOrPartitionError, TopicAuthorizationError, …: for a single partition; PartialFailureError: for
+                several.
+        """
         return self._call(lambda: self._admin.describe_producers(partitions, timeout=timeout))
 
     def find_hanging_transactions(self, partitions: Iterable[TopicPartition] | None = None, *, older_than: float = LONGEST,
                                   timeout: float | None = OPTION) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-        """As `AsyncAdmin.find_hanging_transactions`."""
+        """The open transactions of *partitions* (None: of all) that no coordinator knows, by partition and producer id.
+
+        Nothing ends them, and readers with ``read_committed`` stop before them, until `abort_transaction` does. Only
+        those whose last record is older than *older_than* seconds are meant: at least the brokers'
+        ``transaction.max.timeout.ms``, as younger ones may still become known. As ``kafka-transactions.sh
+        find-hanging`` (KIP-664).
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            UnknownTopicOrPartitionError, TopicAuthorizationError, ClusterAuthorizationError, …
+            PartialFailureError: some partitions or brokers did not answer.
+        """
         return self._call(lambda: self._admin.find_hanging_transactions(partitions, older_than=older_than, timeout=timeout))
 
     def abort_transaction(self, partition: TopicPartition, start_offset: int, *, timeout: float | None = OPTION) -> ProducerState:
-        """As `AsyncAdmin.abort_transaction`."""
+        """Abort the transaction that begins at *start_offset* of *partition* and that its coordinator has forgotten.
+
+        Such a transaction "hangs": readers with ``read_committed`` stop before it. `find_hanging_transactions` has
+        where they begin. Only the partition gets a marker, so do not use it for a transaction that its coordinator
+        knows (`describe_transactions`): that one ends by its producer, its timeout, or `fence_producers`.
+
+        Returns the producer whose transaction it was.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            InvalidTxnStateError: no transaction that is open begins there.
+            ClusterAuthorizationError, UnknownTopicOrPartitionError, …
+        """
         return self._call(lambda: self._admin.abort_transaction(partition, start_offset, timeout=timeout))
 
     def fence_producers(self, transactional_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, FencedProducer]:
-        """Refuse whatever the present producers of transactional ids send from now on; their open transactions abort.
+        """Refuse whatever the present producers of *transactional_ids* send from now on; their open transactions abort.
 
         Commit or abort then raise `ProducerFencedError`; records fail with `InvalidProducerEpochError`. *timeout* is in
         seconds (KIP-588). It is also how long coordinators wait for their replicas, at most ``request_timeout_ms``: it

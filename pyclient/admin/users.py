@@ -31,6 +31,8 @@ class AsyncUserCalls(AsyncCalls):
                                    timeout: float | None = OPTION) -> dict[str, tuple[ScramCredential, ...]]:
         """By which mechanisms users can log in (KIP-554); *users* None: all that have a credential.
 
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
         Raises:
             ResourceNotFoundError (a user has no credential), ClusterAuthorizationError, …: for a single user;
                 PartialFailureError: for several.
@@ -41,10 +43,13 @@ class AsyncUserCalls(AsyncCalls):
         return outcomes(sorted(answers) if wanted is None else wanted, answers, what="user")
 
     async def alter_scram_users(self, changes: Mapping[str, ScramChange | Sequence[ScramChange]], *, timeout: float | None = OPTION) -> None:
-        """Set passwords of users, or delete credentials: one change or several for each user, by mechanism.
+        """Make *changes*: set passwords of users, or delete credentials; one change or several for each user, by
+        mechanism.
 
         Passwords are salted and hashed here. Brokers learn of changes a little later. Changes of one user are made in
         their order, for a request may change a user once; the first that is refused ends those of its user.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             ClusterAuthorizationError, ResourceNotFoundError (nothing to delete), UnacceptableCredentialError, …: for a
@@ -68,6 +73,8 @@ class AsyncUserCalls(AsyncCalls):
 
         With *strict* an entity must not have other parts: ``QuotaEntity(user="anna")`` then leaves out her client ids.
 
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
         Raises:
             ClusterAuthorizationError, …
         """
@@ -77,10 +84,14 @@ class AsyncUserCalls(AsyncCalls):
         return dict(sorted(found.items(), key=str))
 
     async def alter_quotas(self, changes: Mapping[QuotaEntity, Quotas], *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
-        """Set quotas of entities; None removes one. Those that are not named stay.
+        """Make *changes*: set quotas of entities; None removes one. Those that are not named stay.
 
         Kafka's keys: ``producer_byte_rate``, ``consumer_byte_rate``, ``request_percentage``,
         ``controller_mutation_rate``, and ``connection_creation_rate`` of addresses.
+
+        With *validate_only* the broker checks them and changes nothing.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             ClusterAuthorizationError, InvalidRequestError (an unknown key or a wrong value), …: for a single entity;
@@ -100,20 +111,58 @@ class UserCalls(BlockingCalls):
     _admin: AsyncUserCalls
 
     def describe_scram_users(self, users: Iterable[str] | None = None, *, timeout: float | None = OPTION) -> dict[str, tuple[ScramCredential, ...]]:
-        """As `AsyncAdmin.describe_scram_users`."""
+        """By which mechanisms users can log in (KIP-554); *users* None: all that have a credential.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            ResourceNotFoundError (a user has no credential), ClusterAuthorizationError, …: for a single user;
+                PartialFailureError: for several.
+        """
         return self._call(lambda: self._admin.describe_scram_users(users, timeout=timeout))
 
     def alter_scram_users(self, changes: Mapping[str, ScramChange | Sequence[ScramChange]], *, timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.alter_scram_users`."""
+        """Make *changes*: set passwords of users, or delete credentials; one change or several for each user, by
+        mechanism.
+
+        Passwords are salted and hashed here. Brokers learn of changes a little later. Changes of one user are made in
+        their order, for a request may change a user once; the first that is refused ends those of its user.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            ClusterAuthorizationError, ResourceNotFoundError (nothing to delete), UnacceptableCredentialError, …: for a
+                single user; PartialFailureError: for several.
+        """
         self._call(lambda: self._admin.alter_scram_users(changes, timeout=timeout))
 
     def describe_quotas(self, matching: QuotaEntity = EVERY_QUOTA, *, strict: bool = False,
                         timeout: float | None = OPTION) -> dict[QuotaEntity, dict[str, float]]:
-        """As `AsyncAdmin.describe_quotas`."""
+        """Quotas by entity (KIP-546): of those that agree with *matching*, which may have `QuotaName.ANY`.
+
+        With *strict* an entity must not have other parts: ``QuotaEntity(user="anna")`` then leaves out her client ids.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            ClusterAuthorizationError, …
+        """
         return self._call(lambda: self._admin.describe_quotas(matching, strict=strict, timeout=timeout))
 
     def alter_quotas(self, changes: Mapping[QuotaEntity, Quotas], *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
-        """As `AsyncAdmin.alter_quotas`."""
+        """Make *changes*: set quotas of entities; None removes one. Those that are not named stay.
+
+        Kafka's keys: ``producer_byte_rate``, ``consumer_byte_rate``, ``request_percentage``,
+        ``controller_mutation_rate``, and ``connection_creation_rate`` of addresses.
+
+        With *validate_only* the broker checks them and changes nothing.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            ClusterAuthorizationError, InvalidRequestError (an unknown key or a wrong value), …: for a single entity;
+                PartialFailureError: for several.
+        """
         self._call(lambda: self._admin.alter_quotas(changes, validate_only=validate_only, timeout=timeout))
 
 

@@ -41,6 +41,23 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
     def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: AnyAsyncRebalanceListener | None = None,
                  key_deserializer: AnyDeserializer[K_co] | None = None, value_deserializer: AnyDeserializer[V_co] | None = None,
                  interceptors: Any = (), assignors: Any = None, **options: Unpack[ConsumerOptions]) -> None:
+        """A consumer with these options.
+
+        *config* has options by Kafka's dotted names; *options* are the same ones in snake_case, and win. Those set most
+        often: ``bootstrap_servers``, ``group_id``, ``auto_offset_reset``, ``enable_auto_commit``, ``isolation_level``,
+        ``max_poll_records``. ``help('pyclient.option_types.ConsumerOptions')`` and docs/options.md have all of them.
+
+        *topics* are names, or a compiled pattern, to read as a member of the group; `assign` reads without membership.
+        *rebalance_listener* is called when partitions come and go. *key_deserializer* and *value_deserializer* make
+        keys and values of bytes: a function, an object, or a name such as ``json``. *interceptors* see records before
+        they are returned, and every commit. *assignors* are those that the group may agree on, the best first.
+
+        With asyncio, ``async with`` or `start` opens it.
+
+        Raises:
+            ConfigurationError: an option that is unknown, of a wrong type or out of range.
+            UnsupportedFeatureError: an option of a later release.
+        """
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         plugins = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors}
         super().__init__(config, {**options, **plugins}, interceptors, topics, rebalance_listener)
@@ -48,43 +65,63 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
     # ---- assignment: plain functions, since they never wait ---------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """As `Consumer.assign`."""
+        """Read exactly these *partitions*; those kept continue at their positions. An empty list reads nothing.
+
+        Raises:
+            IllegalStateError: the consumer is subscribed to topics.
+        """
         self._assign(partitions)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """As `Consumer.assignment`."""
+        """The assigned partitions."""
         self._open_core()
         return frozenset(self._core.fetcher.positions)
 
     def subscribe(self, topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern, *,
                   rebalance_listener: AnyAsyncRebalanceListener | None = None) -> None:
-        """As `Consumer.subscribe`. The listener's methods may be plain functions or coroutine functions."""
+        """Read these *topics* as a member of the group, from the next `poll` on. Replaces an earlier subscription.
+
+        A pattern has to match a topic's whole name. It also finds new topics, within ``metadata_max_age_ms``. Without a
+        *rebalance_listener* the one given before stays.
+
+        With asyncio, the listener's methods may be plain functions or coroutine functions.
+
+        Raises:
+            ConfigurationError: there is no ``group_id``.
+            IllegalStateError: partitions were given by `assign`.
+        """
         self._change_subscription(topics, rebalance_listener)
 
     def subscription(self) -> frozenset[str]:
-        """As `Consumer.subscription`."""
+        """The subscribed topics; of a pattern those that match it now."""
         self._open_core()
         return self._core.member().topics if self._core.subscribed else frozenset()
 
     async def unsubscribe(self) -> None:
-        """As `Consumer.unsubscribe`."""
+        """Stop reading. A member commits (if enable_auto_commit), gives up its partitions and leaves the group."""
         with self._single_user.outside_listeners:
             await self._drive(self._unsubscribe())
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
-        """As `Consumer.enforce_rebalance`."""
+        """Make the group assign its partitions again, for an assignor whose decision depends on what has changed since.
+
+        *reason* is logged by the broker (KIP-568, KIP-800). The rebalance begins once the group is stable.
+
+        Raises:
+            IllegalStateError: nothing is subscribed, or ``group_protocol=consumer``, where the broker assigns.
+        """
         self._enforce_rebalance(reason)
 
     def pause(self, *partitions: SomePartitions) -> None:
-        """As `Consumer.pause`."""
+        """Return no records of these *partitions* (or lists of them) until `resume`; fetched records are kept."""
         self._pause(partitions)
 
     def resume(self, *partitions: SomePartitions) -> None:
-        """As `Consumer.resume`."""
+        """End `pause` for these *partitions* (or lists of them)."""
         self._resume(partitions)
 
     def paused(self) -> frozenset[TopicPartition]:
-        """As `Consumer.paused`."""
+        """The paused partitions."""
         self._open_core()
         return self._core.fetcher.paused
 
@@ -92,7 +129,25 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
 
     async def poll(self, timeout: float | None = None, max_records: int | None = None, **foreign: Never,
                    ) -> Records[K_co, V_co]:
-        """As `Consumer.poll`. A cancelled poll takes no records."""
+        """Up to *max_records* (left out: ``max_poll_records``) records, as soon as there is at least one.
+
+        *timeout* is in seconds: the result is empty when no record came. None waits without limit (Ctrl-C and `wakeup`
+        end it). What the poll before returned counts as consumed from now on.
+
+        With asyncio, a cancelled poll takes no records.
+
+        Raises:
+            KafkaError: a partition cannot be read; the message names it. Other partitions go on. One that does not
+                exist is raised once, and read when it exists.
+            SerializationError: a deserializer rejects the next record of a partition. The error has the record with
+                its bytes; the records before it were returned. Each poll tries it again until you `seek` past it;
+                ``on_deserialization_error`` skips such records instead.
+            SchemaRegistryUnavailableError: no schema registry answers for the next record's schema. The next poll tries
+                that record again, also with ``on_deserialization_error``: it is not bad.
+            BootstrapError: no broker answered for ``default_api_timeout_ms``, over all polls; also in an iteration.
+            WakeupError: `wakeup` was called.
+            IllegalStateError: nothing is subscribed or assigned.
+        """
         if foreign:
             raise unknown_keywords("consumer", "poll", foreign, type(self))
         limit, wait = self._limit(max_records), self._poll_time(timeout)
@@ -134,45 +189,72 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
         return taken or await self._drive(self._wait_for_records(taken, limit, timeout))
 
     def wakeup(self) -> None:
-        """As `Consumer.wakeup`."""
+        """Make a waiting poll, or the next one, raise `WakeupError`. Any thread may call it."""
         self._core.check_process()
         self._core.buffer.wake()
 
     # ---- positions and offsets --------------------------------------------------------------------------------------
 
     async def position(self, partition: TopicPartition, *, timeout: float | None = OPTION) -> int:
-        """As `Consumer.position`."""
+        """The offset of the next record of *partition* to be returned. A commit stores it once the records before it
+        are consumed.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            IllegalStateError: the partition is not assigned.
+            UnknownTopicOrPartitionError: it was assigned and does not exist.
+            KafkaTimeoutError: the position is not known within the time.
+        """
         tp, limit = as_partition(partition), self._timeout(timeout)
         with self._single_user:
             return await self._drive(self._position(tp, limit))
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """As `Consumer.seek`."""
+        """Continue *partition* at *offset*; records fetched before are not returned.
+
+        The leader epoch of an `OffsetAndMetadata`, as `committed` returns it, lets the brokers find out whether the log
+        was truncated below it since (KIP-320).
+        """
         self._seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: SomePartitions) -> None:
-        """As `Consumer.seek_to_beginning`."""
+        """Continue at the first offset of each of *partitions* (none given, or an empty list: of all assigned ones)."""
         self._reset(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: SomePartitions) -> None:
-        """As `Consumer.seek_to_end`."""
+        """Continue after the last record of each of *partitions* (none, or an empty list: of all assigned ones)."""
         self._reset(partitions, LATEST)
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
-        """As `Consumer.beginning_offsets`."""
+        """The first offset of each of *partitions*.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+        """
         return await self._drive(self._log_ends(as_partitions(partitions), EARLIEST, self._timeout(timeout)))
 
     async def end_offsets(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
-        """As `Consumer.end_offsets`."""
+        """The offset after the last record of each of *partitions* (read_committed: the last stable offset).
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+        """
         return await self._drive(self._log_ends(as_partitions(partitions), LATEST, self._timeout(timeout)))
 
     async def offsets_for_times(self, times: Mapping[TopicPartition, int], *, timeout: float | None = OPTION,
                                 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """As `Consumer.offsets_for_times`."""
+        """For each partition the first record at or after its time in *times*; None where there is none.
+
+        Times are in ms since the epoch.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+        """
         return await self._drive(self._offsets(as_times(times), self._timeout(timeout)))
 
     async def lag(self, *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
-        """As `Consumer.lag`."""
+        """How many offsets each assigned partition is behind the end of its log.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+        """
         limit = self._timeout(timeout)
         with self._single_user:
             return await self._drive(self._lag(limit))
@@ -180,42 +262,87 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
     # ---- commits ----------------------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Offsets | None = None, *, timeout: float | None = OPTION) -> None:
-        """As `Consumer.commit`."""
+        """Store the group's positions: after all records returned so far, or *offsets* (of the next record to read). A
+        record as *offsets* stores the position after it.
+
+        Inside an iteration the current record counts as consumed.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            IllegalStateError: the consumer has no ``group_id``.
+            KafkaTimeoutError: not confirmed within the time; it may be stored.
+        """
         limit = self._timeout(timeout)
         with self._single_user:
             await self._drive(self._commit(offsets, limit))
         self._pending_commits.run_callbacks()
 
     def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
-        """As `Consumer.commit_async`."""
+        """Store *offsets* as `commit` does, without waiting. ``callback(offsets, error)`` runs when a later poll begins
+        or a commit ends.
+
+        The callback may use the consumer. `close` runs the callbacks that are left; those may not.
+        """
         self._commit_async(offsets, callback)
 
     def done(self, record: Record[Any, Any]) -> None:
-        """As `Consumer.done`."""
+        """Say that *record* is done, in any order and from any thread: what threads and tasks of yours work on.
+
+        For ``enable_auto_offset_store=False``. Commits without offsets, and automatic ones, store the position before
+        which every returned record is done; one that is not done holds up its partition. A record that was done before,
+        or whose partition was sought or taken away since, changes nothing: it is read again.
+
+        Raises:
+            IllegalStateError: there is no ``group_id``, ``enable_auto_offset_store`` is on, or the consumer is closed.
+            TypeError: it is no record.
+        """
         self._done(record)
 
     def store_offsets(self, offsets: Offsets) -> None:
-        """As `Consumer.store_offsets`."""
+        """Say that records before these offsets are done: commits without offsets, and automatic ones, store them.
+
+        For ``enable_auto_offset_store=False``, where reading alone marks nothing as consumed. *offsets* as in `commit`;
+        a record means the position after it, also if records before it are not done: of several threads the last call
+        wins (`done` waits for those before). What was stored of a partition is dropped when the group takes it away.
+
+        Raises:
+            IllegalStateError: a partition is not assigned, there is no ``group_id``, or ``enable_auto_offset_store`` is
+                on.
+        """
         self._store_offsets(offsets)
 
     async def committed(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION,
                         ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """As `Consumer.committed`."""
+        """The committed position of each of *partitions*; None where nothing is committed.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+        """
         return await self._drive(self._committed(as_partitions(partitions), self._timeout(timeout)))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """As `Consumer.group_metadata`."""
+        """The member id and generation by which its partitions are owned; they fence a transaction (KIP-447).
+
+        A rebalance between two polls that takes no partitions gives a newer generation; one that takes them does not.
+
+        Raises:
+            IllegalStateError: the consumer has no ``group_id``.
+        """
         self._open_core()
         return self._rebalancing.metadata()
 
     def metrics(self) -> dict[str, float]:
-        """As `Consumer.metrics`."""
+        """The current metrics, by Kafka's names."""
         return self._core.figures()
 
     # ---- close ------------------------------------------------------------------------------------------------------
 
     async def close(self, timeout: float | None = OPTION, *, leave: bool | None = None) -> None:
-        """As `Consumer.close`."""
+        """Commit what is consumed (if enable_auto_commit) and close, in *timeout* seconds (default 5). Idempotent.
+
+        *leave* (KIP-1092): True leaves the group, so that others get the partitions at once; False keeps them until the
+        session ends, as for a quick restart; None leaves unless there is a ``group_instance_id``.
+        """
         self._core.check_process()
         await self._close(seconds(timeout, CLOSE_TIMEOUT_MS), clean=True, leave=leave)
 
@@ -224,7 +351,7 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
         return await self.__aenter__()
 
     async def stop(self, timeout: float | None = OPTION, *, leave: bool | None = None) -> None:
-        """`close` by another name."""
+        """`close` by another name, with its *timeout* and *leave*."""
         await self.close(timeout, leave=leave)
 
     async def __aenter__(self) -> Self:

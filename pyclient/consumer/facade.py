@@ -54,6 +54,23 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
     def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: AnyRebalanceListener | None = None,
                  key_deserializer: AnyDeserializer[K_co] | None = None, value_deserializer: AnyDeserializer[V_co] | None = None,
                  interceptors: Any = (), assignors: Any = None, **options: Unpack[ConsumerOptions]) -> None:
+        """A consumer with these options.
+
+        *config* has options by Kafka's dotted names; *options* are the same ones in snake_case, and win. Those set most
+        often: ``bootstrap_servers``, ``group_id``, ``auto_offset_reset``, ``enable_auto_commit``, ``isolation_level``,
+        ``max_poll_records``. ``help('pyclient.option_types.ConsumerOptions')`` and docs/options.md have all of them.
+
+        *topics* are names, or a compiled pattern, to read as a member of the group; `assign` reads without membership.
+        *rebalance_listener* is called when partitions come and go. *key_deserializer* and *value_deserializer* make
+        keys and values of bytes: a function, an object, or a name such as ``json``. *interceptors* see records before
+        they are returned, and every commit. *assignors* are those that the group may agree on, the best first.
+
+        With threads, this opens it.
+
+        Raises:
+            ConfigurationError: an option that is unknown, of a wrong type or out of range.
+            UnsupportedFeatureError: an option of a later release.
+        """
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         plugins = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors}
         super().__init__(config, {**options, **plugins}, interceptors, topics, rebalance_listener)
@@ -65,7 +82,7 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
     # ---- assignment -------------------------------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; those kept continue at their positions. An empty list reads nothing.
+        """Read exactly these *partitions*; those kept continue at their positions. An empty list reads nothing.
 
         Raises:
             IllegalStateError: the consumer is subscribed to topics.
@@ -79,7 +96,7 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
 
     def subscribe(self, topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern, *,
                   rebalance_listener: AnyRebalanceListener | None = None) -> None:
-        """Read these topics as a member of the group, from the next `poll` on. Replaces an earlier subscription.
+        """Read these *topics* as a member of the group, from the next `poll` on. Replaces an earlier subscription.
 
         A pattern has to match a topic's whole name. It also finds new topics, within ``metadata_max_age_ms``. Without a
         *rebalance_listener* the one given before stays.
@@ -111,11 +128,11 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
         self._enforce_rebalance(reason)
 
     def pause(self, *partitions: SomePartitions) -> None:
-        """Return no records of these partitions (or lists of them) until `resume`; fetched records are kept."""
+        """Return no records of these *partitions* (or lists of them) until `resume`; fetched records are kept."""
         self._pause(partitions)
 
     def resume(self, *partitions: SomePartitions) -> None:
-        """End `pause` for these partitions."""
+        """End `pause` for these *partitions* (or lists of them)."""
         self._resume(partitions)
 
     def paused(self) -> frozenset[TopicPartition]:
@@ -129,8 +146,8 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
              ) -> Records[K_co, V_co]:
         """Up to *max_records* (left out: ``max_poll_records``) records, as soon as there is at least one.
 
-        ``timeout`` is in seconds: the result is empty when no record came. None waits without limit (Ctrl-C and
-        `wakeup` end it). What the poll before returned counts as consumed from now on.
+        *timeout* is in seconds: the result is empty when no record came. None waits without limit (Ctrl-C and `wakeup`
+        end it). What the poll before returned counts as consumed from now on.
 
         Raises:
             KafkaError: a partition cannot be read; the message names it. Other partitions go on. One that does not
@@ -185,7 +202,10 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
     # ---- positions and offsets --------------------------------------------------------------------------------------
 
     def position(self, partition: TopicPartition, *, timeout: float | None = OPTION) -> int:
-        """The offset of the next record to be returned. A commit stores it once the records before it are consumed.
+        """The offset of the next record of *partition* to be returned. A commit stores it once the records before it
+        are consumed.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             IllegalStateError: the partition is not assigned.
@@ -197,7 +217,7 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
             return self._drive(self._position(tp, limit))
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Continue at *offset*; records fetched before are not returned.
+        """Continue *partition* at *offset*; records fetched before are not returned.
 
         The leader epoch of an `OffsetAndMetadata`, as `committed` returns it, lets the brokers find out whether the log
         was truncated below it since (KIP-320).
@@ -205,34 +225,48 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
         self._seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: SomePartitions) -> None:
-        """Continue at the first offset of each partition (none given, or an empty list: of all assigned ones)."""
+        """Continue at the first offset of each of *partitions* (none given, or an empty list: of all assigned ones)."""
         self._reset(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: SomePartitions) -> None:
-        """Continue after the last record of each partition (none given, or an empty list: of all assigned ones)."""
+        """Continue after the last record of each of *partitions* (none, or an empty list: of all assigned ones)."""
         self._reset(partitions, LATEST)
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
+        """The first offset of each of *partitions*.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+        """
         wanted, limit = as_partitions(partitions), self._timeout(timeout)
         with self._single_user:
             return self._drive(self._log_ends(wanted, EARLIEST, limit))
 
     def end_offsets(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition (read_committed: the last stable offset)."""
+        """The offset after the last record of each of *partitions* (read_committed: the last stable offset).
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+        """
         wanted, limit = as_partitions(partitions), self._timeout(timeout)
         with self._single_user:
             return self._drive(self._log_ends(wanted, LATEST, limit))
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int], *, timeout: float | None = OPTION,
                           ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """For each partition the first record at or after a time in ms since the epoch; None where there is none."""
+        """For each partition the first record at or after its time in *times*; None where there is none.
+
+        Times are in ms since the epoch.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+        """
         wanted, limit = as_times(times), self._timeout(timeout)
         with self._single_user:
             return self._drive(self._offsets(wanted, limit))
 
     def lag(self, *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
-        """How many offsets each assigned partition is behind the end of its log."""
+        """How many offsets each assigned partition is behind the end of its log.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+        """
         limit = self._timeout(timeout)
         with self._single_user:
             return self._drive(self._lag(limit))
@@ -245,6 +279,8 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
 
         Inside an iteration the current record counts as consumed.
 
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
         Raises:
             IllegalStateError: the consumer has no ``group_id``.
             KafkaTimeoutError: not confirmed within the time; it may be stored.
@@ -255,7 +291,8 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
         self._pending_commits.run_callbacks()
 
     def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
-        """As `commit`, without waiting. ``callback(offsets, error)`` runs when a later poll begins or a commit ends.
+        """Store *offsets* as `commit` does, without waiting. ``callback(offsets, error)`` runs when a later poll begins
+        or a commit ends.
 
         The callback may use the consumer. `close` runs the callbacks that are left; those may not.
         """
@@ -289,7 +326,10 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
 
     def committed(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION,
                   ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The committed position of each partition; None where nothing is committed."""
+        """The committed position of each of *partitions*; None where nothing is committed.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+        """
         wanted, limit = as_partitions(partitions), self._timeout(timeout)
         with self._single_user:
             return self._drive(self._committed(wanted, limit))

@@ -49,13 +49,18 @@ class MetadataCalls(ClusterSteps):
     """Calls of `Consumer` about topics."""
 
     def list_topics(self, *, internal: bool = False, timeout: float | None = OPTION) -> list[str]:
-        """The names of all topics that this client may describe, sorted; with *internal*, Kafka's internal ones too."""
+        """The names of all topics that this client may describe, sorted; with *internal*, Kafka's internal ones too.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+        """
         limit = self._timeout(timeout)
         with self._single_user:
             return self._drive(self._list_topics(internal, limit))
 
     def partitions_for(self, topic: str, *, timeout: float | None = OPTION) -> int:
-        """The number of partitions of a topic, as its brokers say now. Creates nothing.
+        """The number of partitions of *topic*, as its brokers say now. Creates nothing.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
@@ -66,7 +71,7 @@ class MetadataCalls(ClusterSteps):
             return self._drive(self._partitions_for(topic, limit))
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
-        """The end of an assigned partition's log as the last fetch showed it; None before the first one. Never waits.
+        """The end of the log of *partition*, as the last fetch showed it; None before the first one. Never waits.
 
         The offset after the last record that is replicated. `end_offsets` asks the brokers.
 
@@ -83,16 +88,31 @@ class AsyncMetadataCalls(ClusterSteps):
     """Calls of `AsyncConsumer` about topics."""
 
     async def list_topics(self, *, internal: bool = False, timeout: float | None = OPTION) -> list[str]:
-        """As `Consumer.list_topics`."""
+        """The names of all topics that this client may describe, sorted; with *internal*, Kafka's internal ones too.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+        """
         return await self._drive(self._list_topics(internal, self._timeout(timeout)))
 
     async def partitions_for(self, topic: str, *, timeout: float | None = OPTION) -> int:
-        """As `Consumer.partitions_for`."""
+        """The number of partitions of *topic*, as its brokers say now. Creates nothing.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such topic.
+        """
         check_topic_name(topic)
         return await self._drive(self._partitions_for(topic, self._timeout(timeout)))
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
-        """As `Consumer.high_watermark`."""
+        """The end of the log of *partition*, as the last fetch showed it; None before the first one. Never waits.
+
+        The offset after the last record that is replicated. `end_offsets` asks the brokers.
+
+        Raises:
+            IllegalStateError: the partition is not assigned.
+        """
         return self._high_watermark(partition)
 
     async def _drive(self, steps: Steps[Step, T]) -> T:

@@ -207,8 +207,7 @@ class ConnectionPool:
             self._on_quiet(deadline)
 
     def _not_written(self, connection: Connection, request: Request, error: BaseException, *, begun: bool) -> None:
-        """*begun*: some of it may have been written. The connection then reports the outcome, `Unknown`, when it closes.
-        """
+        """*begun*: some of it may be written; the connection then reports the outcome, `Unknown`, when it closes."""
         title = request.api.title
         if begun:
             _log.warning("%s: sending %s was interrupted by %r; closing the connection", connection.label, title, error)

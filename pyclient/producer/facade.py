@@ -58,6 +58,23 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
 
     def __init__(self, config: Mapping[str, object] | None = None, /, *, key_serializer: AnySerializer[K_contra] | None = None,
                  value_serializer: AnySerializer[V_contra] | None = None, partitioner: Any = None, interceptors: Any = (), **options: Unpack[ProducerOptions]) -> None:
+        """A producer with these options.
+
+        *config* has options by Kafka's dotted names; *options* are the same ones in snake_case, and win. Those set
+        most often: ``bootstrap_servers``, ``acks``, ``linger_ms``, ``compression_type``, ``delivery_timeout_ms``,
+        ``transactional_id``.
+        ``help('pyclient.option_types.ProducerOptions')`` and docs/options.md have all of them.
+
+        *key_serializer* and *value_serializer* turn keys and values into bytes: a function, an object, or a name such
+        as ``json``. *partitioner* chooses the partition of a record that names none. *interceptors* see each record
+        before it is sent, and its outcome.
+
+        With threads, this opens it.
+
+        Raises:
+            ConfigurationError: an option that is unknown, of a wrong type or out of range.
+            UnsupportedFeatureError: an option of a later release.
+        """
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         parsed = _parse(config, options, key_serializer, value_serializer, partitioner, interceptors)
         self._observer = ThreadObserver("pyclient-callbacks")
@@ -72,11 +89,14 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
     @fast_send
     def send(self, topic: str, value: V_contra | None = None, key: K_contra | None = None, *, partition: int | None = None, timestamp: int | None = None,
              headers: GivenHeaders = (), on_delivery: OnDelivery | None = None) -> Delivery:
-        """Queue one record and return at once; the `Delivery` is its result. Order is kept per partition.
+        """Queue one record for *topic* and return at once; the `Delivery` is its result. Order is kept per partition.
 
-        ``partition`` is 0-based, None lets the partitioner choose; ``timestamp`` is in ms since the epoch, None is now;
-        ``headers`` are (str, bytes or None) pairs, or a dict; ``on_delivery(delivery)`` runs on the callback thread.
-        Waits for an unknown topic and for memory, both within ``max_block_ms``; in a callback it raises instead.
+        *value* and *key* are bytes, or what the serializers take; a *value* of None deletes the key from a compacted
+        topic. ``partition`` is 0-based, None lets the partitioner choose; ``timestamp`` is in ms since the epoch, None
+        is now; ``headers`` are (str, bytes or None) pairs, or a dict; ``on_delivery(delivery)`` is called with the
+        outcome. Waits for an unknown topic and for memory, both within ``max_block_ms``.
+
+        With threads, *on_delivery* runs on the callback thread, where a send that would have to wait raises instead.
         When Ctrl-C interrupts the call, the record may already be queued; it is then delivered once, like any other.
 
         Raises:
@@ -93,8 +113,9 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
                       timestamp: int | None = None, headers: GivenHeaders = (), timeout: float | None = None) -> RecordMetadata:
         """As `send`, then wait for the acknowledgement: its partition and offset.
 
-        One record at a time: with `send` many are on their way together. ``timeout`` limits the wait for the
-        acknowledgement, in seconds; None waits until ``delivery_timeout_ms`` has decided it.
+        *topic*, *value*, *key*, *partition*, *timestamp* and *headers* are those of `send`. One record at a time: with
+        `send` many are on their way together. ``timeout`` limits the wait for the acknowledgement, in seconds; None
+        waits until ``delivery_timeout_ms`` has decided it.
 
         Raises:
             KafkaError: why the record was not queued, or not delivered.
@@ -106,7 +127,7 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
     def send_many(self, topic: str, values: Iterable[V_contra | None], *, keys: Iterable[K_contra | None] | None = None,
                   headers: Iterable[GivenHeaders | None] | None = None, timestamps: Iterable[int | None] | None = None,
                   partition: int | None = None) -> Deliveries:
-        """Queue a record for each of *values*, in their order; one `Deliveries` holds all results.
+        """Queue a record for *topic* for each of *values*, in their order; one `Deliveries` holds all results.
 
         ``keys``, ``headers`` and ``timestamps`` have one item for each value, which may be None; ``partition`` is for
         all records. Waits for an unknown topic and for memory, both within ``max_block_ms`` for the whole call. A
@@ -158,8 +179,9 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
         """Wait until everything sent before this call is acknowledged or has failed, and its delivery callbacks and
         interceptors have returned.
 
-        ``timeout`` is in seconds, left out it is ``delivery_timeout_ms``; None waits without end. In a delivery
-        callback it raises instead of waiting. Hold no lock that a callback takes.
+        ``timeout`` is in seconds, left out it is ``delivery_timeout_ms``; None waits without end.
+
+        With threads, it raises in a delivery callback instead of waiting. Hold no lock that a callback takes.
 
         Raises:
             DeliveryError: records failed whose error was not looked at: their number, and the first cause per
@@ -206,6 +228,8 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
         *offsets* are records, their ``next_offsets()``, or a mapping; *group_metadata* is
         ``consumer.group_metadata()``. Use a consumer with ``enable_auto_commit=False``.
 
+        *timeout* is in seconds; left out: ``max_block_ms``; None: no limit.
+
         Raises:
             TransactionAbortableError: the group went on without this member, or a right is missing: abort.
             ApplicationRecoverableError: close this producer and open a new one.
@@ -215,6 +239,8 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
 
     def commit_transaction(self, timeout: float | None = OPTION) -> None:
         """Send what is left, wait for all acknowledgements, and commit.
+
+        *timeout* is in seconds; left out: ``max_block_ms``; None: no limit.
 
         Raises:
             TransactionAbortableError: a record or offset was refused: abort, then begin again.
@@ -226,6 +252,8 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
 
     def abort_transaction(self, timeout: float | None = OPTION) -> None:
         """Fail what was not sent, and abort: read_committed consumers never see the transaction's records.
+
+        *timeout* is in seconds; left out: ``max_block_ms``; None: no limit.
 
         Raises:
             ApplicationRecoverableError: close this producer and open a new one.
@@ -242,7 +270,7 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
         return Transaction(self)
 
     def partitions_for(self, topic: str) -> int:
-        """The number of partitions of a topic; waits up to ``max_block_ms`` for an unknown topic."""
+        """The number of partitions of *topic*; waits up to ``max_block_ms`` for an unknown topic."""
         core = self._open_producer()
         return len(self._run(wait_for_topic(core, topic, None, BlockBudget(core))))
 
@@ -254,7 +282,9 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
         """Deliver what was accepted, at most *timeout* seconds (left out: ``delivery_timeout_ms``), then fail the rest.
 
         Returns when the delivery callbacks and interceptors have returned, at most a second after *timeout*. A second
-        call does nothing. When Ctrl-C has ended the ``with`` block, *timeout* is at most 5 s.
+        call does nothing.
+
+        With threads, *timeout* is at most 5 s when Ctrl-C has ended the ``with`` block.
 
         Raises:
             DeliveryError: records failed whose error was not looked at.
@@ -312,6 +342,23 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
 
     def __init__(self, config: Mapping[str, object] | None = None, /, *, key_serializer: AnySerializer[K_contra] | None = None,
                  value_serializer: AnySerializer[V_contra] | None = None, partitioner: Any = None, interceptors: Any = (), **options: Unpack[ProducerOptions]) -> None:
+        """A producer with these options.
+
+        *config* has options by Kafka's dotted names; *options* are the same ones in snake_case, and win. Those set
+        most often: ``bootstrap_servers``, ``acks``, ``linger_ms``, ``compression_type``, ``delivery_timeout_ms``,
+        ``transactional_id``.
+        ``help('pyclient.option_types.ProducerOptions')`` and docs/options.md have all of them.
+
+        *key_serializer* and *value_serializer* turn keys and values into bytes: a function, an object, or a name such
+        as ``json``. *partitioner* chooses the partition of a record that names none. *interceptors* see each record
+        before it is sent, and its outcome.
+
+        With asyncio, ``async with`` or `start` opens it.
+
+        Raises:
+            ConfigurationError: an option that is unknown, of a wrong type or out of range.
+            UnsupportedFeatureError: an option of a later release.
+        """
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         parsed = _parse(config, options, key_serializer, value_serializer, partitioner, interceptors)
         self._observer = LoopObserver()
@@ -322,10 +369,21 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
     @async_fast_send
     async def send(self, topic: str, value: V_contra | None = None, key: K_contra | None = None, *, partition: int | None = None, timestamp: int | None = None,
                    headers: GivenHeaders = (), on_delivery: OnDelivery | None = None) -> Delivery:
-        """Queue one record; ``await`` the returned delivery for its acknowledgement. As `Producer.send`.
+        """Queue one record for *topic* and return at once; the `Delivery` is its result. Order is kept per partition.
 
-        Suspends only for an unknown topic or for memory. ``on_delivery`` runs on the loop. Most records are queued by
-        the call itself: cancelling the ``await``, or a task created from it, does not remove them from the queue.
+        *value* and *key* are bytes, or what the serializers take; a *value* of None deletes the key from a compacted
+        topic. ``partition`` is 0-based, None lets the partitioner choose; ``timestamp`` is in ms since the epoch, None
+        is now; ``headers`` are (str, bytes or None) pairs, or a dict; ``on_delivery(delivery)`` is called with the
+        outcome. Waits for an unknown topic and for memory, both within ``max_block_ms``.
+
+        With asyncio, ``await`` the returned delivery for its acknowledgement. The call suspends only for an unknown
+        topic or for memory. *on_delivery* runs on the loop. Most records are queued by the call itself: cancelling the
+        ``await``, or a task created from it, does not remove them from the queue.
+
+        Raises:
+            BufferExhaustedError: ``buffer_memory`` stayed full; nothing was queued, calling again is safe.
+            MetadataTimeoutError: the topic or partition is not known; nothing was queued.
+            RecordTooLargeError: the record alone exceeds ``max_request_size``; it will never fit.
         """
         self._core.check_open()
         queued = self._record_send.queue(topic, value, key, partition, timestamp, headers, on_delivery)
@@ -333,7 +391,16 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
 
     async def send_and_wait(self, topic: str, value: V_contra | None = None, key: K_contra | None = None, *, partition: int | None = None,
                             timestamp: int | None = None, headers: GivenHeaders = (), timeout: float | None = None) -> RecordMetadata:
-        """As `Producer.send_and_wait`."""
+        """As `send`, then wait for the acknowledgement: its partition and offset.
+
+        *topic*, *value*, *key*, *partition*, *timestamp* and *headers* are those of `send`. One record at a time: with
+        `send` many are on their way together. ``timeout`` limits the wait for the acknowledgement, in seconds; None
+        waits until ``delivery_timeout_ms`` has decided it.
+
+        Raises:
+            KafkaError: why the record was not queued, or not delivered.
+            KafkaTimeoutError: not known after *timeout*; the record is still being sent.
+        """
         limit = seconds(timeout, 0)
         delivery = await self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
         scope = asyncio.timeout(limit)
@@ -349,9 +416,21 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
     async def send_many(self, topic: str, values: Iterable[V_contra | None], *, keys: Iterable[K_contra | None] | None = None,
                   headers: Iterable[GivenHeaders | None] | None = None, timestamps: Iterable[int | None] | None = None,
                   partition: int | None = None) -> Deliveries:
-        """As `Producer.send_many`; suspends only for an unknown topic or for memory.
+        """Queue a record for *topic* for each of *values*, in their order; one `Deliveries` holds all results.
 
-        When it is cancelled, a note of the CancelledError says which records are queued; these are delivered.
+        ``keys``, ``headers`` and ``timestamps`` have one item for each value, which may be None; ``partition`` is for
+        all records. Waits for an unknown topic and for memory, both within ``max_block_ms`` for the whole call. A
+        record that cannot be queued (too large, refused by a serializer or partitioner, no memory in time) does not
+        stop the others: its error is in the deliveries, under its index. When a record gets no memory in time, it and
+        all after it are refused; interceptors see at most the chunk that it belongs to.
+
+        With asyncio, it suspends only for an unknown topic or for memory. When it is cancelled, a note of the
+        CancelledError says which records are queued; these are delivered.
+
+        Raises:
+            MetadataTimeoutError: the topic or partition is not known; nothing was queued. With interceptors, which may
+                route records elsewhere, it is the error of each record that stays there.
+            TypeError, ValueError: the arguments are not lists of one length; nothing was queued.
         """
         with BulkSend(self._checked_core()) as bulk:
             return await self._run(bulk.values(topic, values, keys, headers, timestamps, partition))
@@ -359,7 +438,30 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
     async def send_arrow(self, topic: str | None, data: Any, *, value: str | ColumnEncoder | None = "value", key: str | ColumnEncoder | None = "key",
                    headers: str | None = "headers", timestamp: str | None = "timestamp", topic_column: str | None = None,
                    partition_column: str | None = None) -> Deliveries:
-        """As `Producer.send_arrow`; suspends and may be cancelled as `send_many`."""
+        """Queue a record for each row of *data*, in their order: a table, a record batch, anything with
+        ``__arrow_c_stream__``.
+
+        The bytes go from Arrow's memory into batches, without a Python object per record. ``value``, ``key``,
+        ``headers`` and ``timestamp`` name the columns: binary or string; headers as `Records.to_arrow` gives them;
+        Arrow timestamps or int64 ms. A default column that is absent counts as null; a column that you name must exist.
+        ``topic_column`` is the column with each row's topic; null means *topic*. ``partition_column`` is that with each
+        row's partition (integers); null lets the partitioner choose. A row is refused if its topic does not have that
+        partition within ``max_block_ms``, or if its offsets are damaged. Waits, and refuses records, as `send_many`.
+        Change no buffer of the data meanwhile.
+
+        An encoder in place of a name, such as ``value=AvroEncoder(...)``, makes the bytes of a column of other types.
+
+        With asyncio, it suspends and may be cancelled as `send_many`.
+
+        Raises:
+            ImportError: pyarrow is not installed.
+            ConfigurationError: the producer has a serializer for what an encoder encodes.
+            MetadataTimeoutError: *topic* is not known; nothing was queued. With interceptors as for `send_many`.
+            SerializationError: the encoder's schema does not fit; nothing of these (up to 65,536) rows was queued, and
+                a note has the index that was reached.
+            TypeError, ValueError: the message names the column that is wrong or damaged; nothing of its batch was
+                queued, and a note has the index that was reached.
+        """
         core = self._checked_core()
         begun = core.send_simple_rows(topic, data, value, key, headers, timestamp, topic_column, partition_column)
         if isinstance(begun, Deliveries):
@@ -368,48 +470,108 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
             return await self._run(bulk.arrow(topic, data, *arrow_columns(value, key, headers, timestamp, topic_column, partition_column)))
 
     async def flush(self, timeout: float | None = OPTION) -> None:
-        """As `Producer.flush`."""
+        """Wait until everything sent before this call is acknowledged or has failed, and its delivery callbacks and
+        interceptors have returned.
+
+        ``timeout`` is in seconds, left out it is ``delivery_timeout_ms``; None waits without end.
+
+        Raises:
+            DeliveryError: records failed whose error was not looked at: their number, and the first cause per
+                partition.
+            KafkaTimeoutError: not all are settled; they are still being sent. Or callbacks are still running.
+        """
         await self._core.settle(seconds(timeout, self._core.config.delivery_timeout_ms))
         self._core.raise_failures()
 
     # ---- transactions -----------------------------------------------------------------------------------------------
 
     async def init_transactions(self, timeout: float | None = OPTION, *, transactional_id: str | None = None) -> None:
-        """As `Producer.init_transactions`."""
+        """Get a producer id: fences older producers with the same ``transactional_id``, and ends what they left open.
+
+        ``timeout`` is in seconds, left out it is ``max_block_ms``. With *transactional_id* the producer goes on under
+        that id, while no transaction is open.
+
+        Raises:
+            ApplicationRecoverableError, AuthorizationError: this producer cannot run transactions.
+            KafkaTimeoutError: it goes on; call it again.
+            IllegalStateError: it was called before, or a transaction is open.
+        """
         await self._transaction_calls().initialize(transactional_id, timeout).run_async()
 
     async def begin_transaction(self) -> None:
-        """As `Producer.begin_transaction`."""
+        """Open a transaction: records sent from now on are read by read_committed consumers once it is committed.
+
+        Raises:
+            IllegalStateError: one is open, or `init_transactions` was not called.
+        """
         await self._transaction_calls().begin().run_async()
 
     async def send_offsets(self, offsets: Any, group_metadata: ConsumerGroupMetadata, timeout: float | None = OPTION) -> None:
-        """As `Producer.send_offsets`."""
+        """Commit a consumer's offsets with the transaction (KIP-447): records are processed exactly once.
+
+        *offsets* are records, their ``next_offsets()``, or a mapping; *group_metadata* is
+        ``consumer.group_metadata()``. Use a consumer with ``enable_auto_commit=False``.
+
+        *timeout* is in seconds; left out: ``max_block_ms``; None: no limit.
+
+        Raises:
+            TransactionAbortableError: the group went on without this member, or a right is missing: abort.
+            ApplicationRecoverableError: close this producer and open a new one.
+            KafkaTimeoutError: its outcome is not known: abort.
+        """
         await self._transaction_calls().send_offsets(offsets, group_metadata, timeout).run_async()
 
     async def commit_transaction(self, timeout: float | None = OPTION) -> None:
-        """As `Producer.commit_transaction`."""
+        """Send what is left, wait for all acknowledgements, and commit.
+
+        *timeout* is in seconds; left out: ``max_block_ms``; None: no limit.
+
+        Raises:
+            TransactionAbortableError: a record or offset was refused: abort, then begin again.
+            ApplicationRecoverableError: close this producer and open a new one.
+            KafkaTimeoutError: its outcome is not known: call it again.
+        """
         await self._transaction_calls().commit(timeout).run_async()
 
     async def abort_transaction(self, timeout: float | None = OPTION) -> None:
-        """As `Producer.abort_transaction`."""
+        """Fail what was not sent, and abort: read_committed consumers never see the transaction's records.
+
+        *timeout* is in seconds; left out: ``max_block_ms``; None: no limit.
+
+        Raises:
+            ApplicationRecoverableError: close this producer and open a new one.
+            KafkaTimeoutError: it goes on: call it again.
+        """
         await self._transaction_calls().abort(timeout).run_async()
 
     def transaction(self) -> AsyncTransaction:
-        """As `Producer.transaction`, with ``async with``."""
+        """A transaction as a context manager: commits at the end of the block, aborts when the block raises.
+
+        The first one calls `init_transactions`.
+
+        With asyncio, it is opened by ``async with``.
+        """
         self._transaction_calls().check()
         return AsyncTransaction(self)
 
     async def partitions_for(self, topic: str) -> int:
-        """As `Producer.partitions_for`."""
+        """The number of partitions of *topic*; waits up to ``max_block_ms`` for an unknown topic."""
         core = self._checked_core()
         return len(await self._run(wait_for_topic(core, topic, None, BlockBudget(core))))
 
     def metrics(self) -> dict[str, float]:
-        """As `Producer.metrics`."""
+        """The current metrics, by Kafka's names."""
         return self._core.figures()
 
     async def close(self, timeout: float | None = OPTION) -> None:
-        """As `Producer.close`."""
+        """Deliver what was accepted, at most *timeout* seconds (left out: ``delivery_timeout_ms``), then fail the rest.
+
+        Returns when the delivery callbacks and interceptors have returned, at most a second after *timeout*. A second
+        call does nothing.
+
+        Raises:
+            DeliveryError: records failed whose error was not looked at.
+        """
         self._core.check_process()
         await self._core.finish(seconds(timeout, self._core.config.delivery_timeout_ms))
 
@@ -421,7 +583,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
             self._core.send_path.bind(self._core.loop)
 
     async def stop(self, timeout: float | None = OPTION) -> None:
-        """As `close`; the counterpart of `start`."""
+        """`close` by another name, with its *timeout*; the counterpart of `start`."""
         await self.close(timeout)
 
     async def __aenter__(self) -> Self:
