@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,6 +51,7 @@ class Outage:
         self.found: list[int] = []
         self.skipped: list[int] = []
         self.raised = 0
+        self.deadline = time.monotonic() + 50
 
     def options(self, cluster: FakeCluster, registry: SchemaRegistryClient) -> dict[str, Any]:
         return {"bootstrap_servers": cluster.bootstrap_servers, "auto_offset_reset": "earliest", "value_deserializer": AvroRegistrySerde(registry),
@@ -58,9 +60,7 @@ class Outage:
     def sync(self, **options: Any) -> None:
         with Consumer(**options) as consumer:
             consumer.assign([TP])
-            for _ in range(FAILURES + 4):
-                if len(self.found) == 4:
-                    break
+            while self.goes_on():
                 try:
                     self.found += [record.value for record in consumer.poll(2)]
                 except SchemaRegistryError as error:
@@ -69,13 +69,15 @@ class Outage:
     async def asynchronous(self, **options: Any) -> None:
         async with AsyncConsumer(**options) as consumer:
             consumer.assign([TP])
-            for _ in range(FAILURES + 4):
-                if len(self.found) == 4:
-                    break
+            while self.goes_on():
                 try:
                     self.found += [record.value for record in await consumer.poll(2)]
                 except SchemaRegistryError as error:
                     self.check(error, await consumer.position(TP))
+
+    def goes_on(self) -> bool:
+        """Whether good records are still to come. A poll may end before the next ones are there."""
+        return len(self.found) < 4 and time.monotonic() < self.deadline
 
     def check(self, error: SchemaRegistryError, position: int) -> None:
         self.raised += 1
