@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyclient.testing import probe
 from pyclient.testing.common.errors import BrokerStartError
 from pyclient.testing.fake.cluster import FakeCluster
-from pyclient.testing.probe import Replication, discover, one_record_batch, wait_until_ready
+from pyclient.testing.probe import NotReadyError, Replication, discover, one_record_batch, wait_until_ready
 
 
 def nothing() -> None:
@@ -84,8 +84,8 @@ def test_waiting_ends_at_once_when_a_broker_has_died() -> None:
 
 def test_another_clusters_broker_on_the_port_is_not_ready(fake_cluster: FakeCluster) -> None:
     host, _, port = fake_cluster.bootstrap_servers.partition(":")
-    with pytest.raises(TimeoutError, match="belongs to the cluster .*, not to ours"):
-        wait_until_ready({1: (host, int(port))}, timeout_s=0.1, alive=nothing, cluster_id="ours")
+    with pytest.raises(NotReadyError, match="belongs to the cluster .*, not to ours"):
+        probe._expect_cluster([(host, int(port))], "ours", 20)
 
 
 def test_discovery_names_every_address_and_why_it_failed() -> None:
