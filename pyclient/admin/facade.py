@@ -41,7 +41,7 @@ class AsyncAdmin(AsyncPlanCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAc
 
         *config* has options by Kafka's dotted names; *options* are the same ones in snake_case, and win. Those set
         most often: ``bootstrap_servers``, ``security_protocol``, ``client_id``, ``default_api_timeout_ms``.
-        ``help('pyclient.option_types.AdminOptions')`` and docs/options.md have all of them.
+        ``help('pyclient.option_types.AdminOptions')`` has all of them.
 
         With asyncio, ``async with`` or `start` opens it.
 
@@ -92,7 +92,7 @@ class Admin(TopicCalls, ConfigCalls, RecordCalls, GroupCalls, TransactionCalls, 
 
         *config* has options by Kafka's dotted names; *options* are the same ones in snake_case, and win. Those set
         most often: ``bootstrap_servers``, ``security_protocol``, ``client_id``, ``default_api_timeout_ms``.
-        ``help('pyclient.option_types.AdminOptions')`` and docs/options.md have all of them.
+        ``help('pyclient.option_types.AdminOptions')`` has all of them.
 
         With threads, this opens it.
 

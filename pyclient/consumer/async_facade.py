@@ -45,7 +45,7 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
 
         *config* has options by Kafka's dotted names; *options* are the same ones in snake_case, and win. Those set most
         often: ``bootstrap_servers``, ``group_id``, ``auto_offset_reset``, ``enable_auto_commit``, ``isolation_level``,
-        ``max_poll_records``. ``help('pyclient.option_types.ConsumerOptions')`` and docs/options.md have all of them.
+        ``max_poll_records``. ``help('pyclient.option_types.ConsumerOptions')`` has all of them.
 
         *topics* are names, or a compiled pattern, to read as a member of the group; `assign` reads without membership.
         *rebalance_listener* is called when partitions come and go. *key_deserializer* and *value_deserializer* make

@@ -63,7 +63,7 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
         *config* has options by Kafka's dotted names; *options* are the same ones in snake_case, and win. Those set
         most often: ``bootstrap_servers``, ``acks``, ``linger_ms``, ``compression_type``, ``delivery_timeout_ms``,
         ``transactional_id``.
-        ``help('pyclient.option_types.ProducerOptions')`` and docs/options.md have all of them.
+        ``help('pyclient.option_types.ProducerOptions')`` has all of them.
 
         *key_serializer* and *value_serializer* turn keys and values into bytes: a function, an object, or a name such
         as ``json``. *partitioner* chooses the partition of a record that names none. *interceptors* see each record
@@ -347,7 +347,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
         *config* has options by Kafka's dotted names; *options* are the same ones in snake_case, and win. Those set
         most often: ``bootstrap_servers``, ``acks``, ``linger_ms``, ``compression_type``, ``delivery_timeout_ms``,
         ``transactional_id``.
-        ``help('pyclient.option_types.ProducerOptions')`` and docs/options.md have all of them.
+        ``help('pyclient.option_types.ProducerOptions')`` has all of them.
 
         *key_serializer* and *value_serializer* turn keys and values into bytes: a function, an object, or a name such
         as ``json``. *partitioner* chooses the partition of a record that names none. *interceptors* see each record
