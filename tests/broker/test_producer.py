@@ -414,7 +414,7 @@ def test_the_async_producer_raises_unseen_failures_and_not_those_awaited(kafka_c
 
 def test_exceptions_raised_into_a_thread_that_sends_lose_and_double_nothing(kafka_cluster: LocalCluster, topic: str) -> None:
     partitions = make_topic(kafka_cluster, topic)
-    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, linger_ms=0, compression_type="gzip") as producer:  # without lanes
+    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, linger_ms=0, compression_type="gzip") as producer:  # without cached requests
         sending = Sending(producer, topic, seed=1)
         sending.run(100)
         last = producer.send(topic, b"last", partition=0).result(20)

@@ -91,8 +91,8 @@ def send_and_wait(producer: Producer[Any, Any], value: bytes, reported: list[byt
 # ---- at any time ----------------------------------------------------------------------------------------------------
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "lone records": {"linger_ms": 0},
-    "without lanes": {"linger_ms": 0, "compression_type": "gzip"},
+    "single records": {"linger_ms": 0},
+    "without cached requests": {"linger_ms": 0, "compression_type": "gzip"},
     "batches": {"linger_ms": 1},
     "no answers": {"linger_ms": 0, "acks": 0, "enable_idempotence": False},
     "transactions": {"transactional_id": "numbers"},
