@@ -1,7 +1,23 @@
-"""Whether a CancelledError cancels the running task, or comes from what the task awaits, such as a user's function."""
+"""Whether a CancelledError cancels the running task or comes from a user's function; awaitables that may be dropped."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class CallOnLoop(Generic[T]):
+    """Makes an awaitable and awaits it. A coroutine that is dropped before it is awaited would warn; this does not."""
+
+    make: Callable[[], Awaitable[T]]
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self.make().__await__()
 
 
 def being_cancelled() -> bool:

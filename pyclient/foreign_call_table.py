@@ -95,7 +95,7 @@ _METHODS: Final = (
     Method("producer", "create_batch", _A, "producer.send_many(topic, values)"),
     Method("producer", "send_batch", _A, "producer.send_many(topic, values, partition=0)"),
     Method("producer", "bootstrap_connected", _K, "producer.is_connected"),
-    Method("producer", "set_sasl_credentials", _C, "Producer(sasl_token_provider=provider)", "or open another producer"),
+    Method("producer", "set_sasl_credentials", _C, "Producer(sasl_plain_password=function)", "the function returns the password of each login; or open another producer"),
     # ── what send returns ──
     Method("delivery", "get", _K, _GETS),
     Method("delivery", "value", _K, _GETS),
@@ -149,7 +149,7 @@ _METHODS: Final = (
     Method("admin", "api_versions", _K, "admin.describe_features()", "the client chooses the versions of requests itself"),
     Method("admin", "alter_replica_log_dirs", _KJ, "", "use kafka-reassign-partitions.sh to move replicas between a broker's disks"),
     Method("admin", "poll", _C, "admin.list_topics()", "calls wait for their result, nothing has to be polled"),
-    Method("admin", "set_sasl_credentials", _C, "Admin(sasl_token_provider=provider)", "or open another admin client"),
+    Method("admin", "set_sasl_credentials", _C, "Admin(sasl_plain_password=function)", "the function returns the password of each login; or open another admin client"),
     Method("admin", "describe_client_quotas", _J, 'admin.describe_quotas(QuotaEntity(user="anna"))'),
     Method("admin", "alter_client_quotas", _J, 'admin.alter_quotas({QuotaEntity(user="anna"): {"producer_byte_rate": 1_000_000}})'),
     Method("admin", "remove_members_from_consumer_group", _J, 'admin.remove_members("billing")'),

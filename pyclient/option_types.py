@@ -39,7 +39,7 @@ class ClientOptions(TypedDict, total=False):
     ssl_context: SSLContext | None
     sasl_mechanism: str | None
     sasl_plain_username: str | None
-    sasl_plain_password: str | None
+    sasl_plain_password: Callable[[], object] | str | None
     sasl_scram_tokenauth: bool | str | None
     sasl_token_provider: Callable[[], object] | str | None
     sasl_kerberos_service_name: str | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import attrs
@@ -149,6 +149,20 @@ class Text(Kind):
         except UnicodeEncodeError:  # a lone surrogate: no request can carry it
             return False
         return self.longest is None or size <= self.longest
+
+
+@attrs.define(frozen=True)
+class TextOrFunction(Text):
+    """A text, or a function that returns it when it is needed."""
+
+    accepts = "Callable[[], object] | str"
+
+    @property
+    def expected(self) -> str:
+        return "a text, or a function that returns it"
+
+    def convert(self, value: object) -> Any:
+        return value if callable(value) else super().convert(value)
 
 
 @attrs.define(frozen=True)

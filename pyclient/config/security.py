@@ -8,7 +8,7 @@ from ssl import SSLContext
 import attrs
 
 from pyclient.config.declaration import Config, option
-from pyclient.config.kinds import INT64_MAX, Anything, Bool, Choice, FilePath, Float, Int, Names, PluginName, Text
+from pyclient.config.kinds import INT64_MAX, Anything, Bool, Choice, FilePath, Float, Int, Names, PluginName, Text, TextOrFunction
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -76,8 +76,10 @@ class SecurityConfig(Config):
         "Login: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM, or a plugin's name.")
     sasl_plain_username: str | None = option(
         "pyclient", None, Text(empty=False), "User name for PLAIN and SCRAM (Java: part of sasl.jaas.config).")
-    sasl_plain_password: str | None = option(
-        "pyclient", None, Text(), "Password for PLAIN and SCRAM (Java: part of sasl.jaas.config).", secret=True)
+    sasl_plain_password: Callable[[], object] | str | None = option(
+        "pyclient", None, TextOrFunction(),
+        "Password for PLAIN and SCRAM (Java: part of sasl.jaas.config), or a function that returns it, called at each login and renewal; may be async.",
+        secret=True)
     sasl_scram_tokenauth: bool = option(
         "pyclient", False, Bool(), "User name and password for SCRAM are a delegation token's id and HMAC (Java: part of sasl.jaas.config).")
     sasl_token_provider: Callable[[], object] | str | None = option(

@@ -11,6 +11,7 @@ and decides. The groups are those of KIP-1050; each class is one row of a table:
     │  ├─ RequestTimedOutError          also TimeoutError
     │  │  └─ ResponseTimeoutError       found by the client; the request may or may not have been carried out
     │  ├─ DisconnectError               also ConnectionError; the request may or may not have been carried out
+    │  ├─ PasswordUnavailableError      no password for the login, from the user's function
     │  └─ TokenUnavailableError         no OAuth token for the login
     ├─ TransactionAbortableError        abort the transaction, then continue with the same producer
     ├─ ApplicationRecoverableError      close this client and open a new one (ProducerFencedError …)

@@ -40,6 +40,11 @@ class TokenUnavailableError(RetriableError):
     next connection."""
 
 
+class PasswordUnavailableError(RetriableError):
+    """The function that is ``sasl_plain_password`` raised, or returned no password. The client calls it again with its
+    next connection."""
+
+
 class KafkaTimeoutError(RetriableError, TimeoutError):
     """A call did not finish within its timeout (the method's, or ``default_api_timeout_ms``)."""
 

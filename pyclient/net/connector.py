@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 MakeConnection = Callable[[NodeConnections, Use, Endpoint], Connection]
 RAISED_BY_USERS: Final = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
-"""What a user's token function or mechanism may raise although the task is not cancelled."""
+"""What a user's function or mechanism may raise although the task is not cancelled."""
 
 
 class Connector:
@@ -98,7 +98,7 @@ class Connector:
             if being_cancelled():
                 raise
             self._failed(node, DisconnectError(
-                f"connecting to {node.address} was interrupted: a token function or mechanism raised {type(error).__name__}"),
+                f"connecting to {node.address} was interrupted: a function for tokens or passwords, or a mechanism, raised {type(error).__name__}"),
                 reached=attempt.reached)
             self._raise_if_exit(error)
         else:
@@ -117,7 +117,7 @@ class Connector:
         except RAISED_BY_USERS as error:
             if being_cancelled():
                 raise
-            _log.warning("re-authentication failed: %s: a token function or mechanism raised %s", connection.label, type(error).__name__)
+            _log.warning("re-authentication failed: %s: a function for tokens or passwords, or a mechanism, raised %s", connection.label, type(error).__name__)
             self._raise_if_exit(error)
         self._on_change()
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from pyclient.sasl.passwords import OPTIONS, check_password
+from pyclient.sasl.passwords import LogsInByPassword
 
 
-class Plain:
+class Plain(LogsInByPassword):
     """One message with user and password."""
 
     name = "PLAIN"
-    blocking = False
-    options = OPTIONS
 
-    def check(self, config: Any, /) -> None:
-        """Raises ConfigurationError: user or password is missing."""
-        check_password(config, self.name)
+    @property
+    def blocking(self) -> bool:
+        """Whether a user's function gives the password: it may wait."""
+        return self.renews
 
-    def exchange(self, config: Any, _host: str, /) -> Generator[bytes, bytes, None]:
+    def exchange(self, config: Any, _host: str, /) -> Generator[Any, Any, None]:
         """Without an authorization id."""
         self.check(config)
-        yield f"\0{config.sasl_plain_username}\0{config.sasl_plain_password}".encode()
+        password = yield from self._password(config)
+        yield f"\0{config.sasl_plain_username}\0{password}".encode()

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyclient.errors import SaslAuthenticationError
 from pyclient.plugins import Surroundings
 from pyclient.redaction import in_one_line
-from pyclient.sasl.passwords import OPTIONS, check_password
+from pyclient.sasl.passwords import OPTIONS, LogsInByPassword
 
 NONCE_BYTES: Final = 24
 ITERATIONS: Final = range(4096, 1_000_001)
@@ -25,7 +25,7 @@ BY_TOKEN: Final = ",tokenauth=true"  # noqa: S105 no secret
 SHOWN: Final = 200
 
 
-class Scram:
+class Scram(LogsInByPassword):
     """Two rounds; the second response proves that the broker knows the password.
 
     Hashing takes up to a second: it runs in a worker.
@@ -35,6 +35,7 @@ class Scram:
     options = (*OPTIONS, "sasl_scram_tokenauth")
 
     def __init__(self, name: str, *, nonce: Callable[[], str] | None = None) -> None:
+        super().__init__()
         self.name = name
         self._token_bytes: Callable[[int], bytes] = secrets.token_bytes
         self._nonce = nonce or self._new_nonce
@@ -43,14 +44,11 @@ class Scram:
         """Use this randomness for nonces."""
         self._token_bytes = surroundings.token_bytes
 
-    def check(self, config: Any, /) -> None:
-        """Raises ConfigurationError: user or password is missing."""
-        check_password(config, self.name)
-
-    def exchange(self, config: Any, _host: str, /) -> Generator[bytes, bytes, None]:
+    def exchange(self, config: Any, _host: str, /) -> Generator[Any, Any, None]:
         """Checks the broker's signature before the login succeeds."""
         self.check(config)
-        client = self._client(config.sasl_plain_username, config.sasl_plain_password)
+        password = yield from self._password(config)
+        client = self._client(config.sasl_plain_username, password)
         first = yield self._first(client, is_token=getattr(config, "sasl_scram_tokenauth", False)).encode()
         self._pass_to(client.set_server_first, first)
         self._check_iterations(int(client.iterations))

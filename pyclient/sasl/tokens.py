@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import functools
 import inspect
 import json
 import logging
@@ -16,7 +17,7 @@ from typing import Any, Final
 
 import attrs
 
-from pyclient.cancellation import being_cancelled
+from pyclient.cancellation import CallOnLoop, being_cancelled
 from pyclient.errors import KafkaError, TokenUnavailableError, raisable, with_article
 from pyclient.plugins import OAuthToken, Surroundings
 from pyclient.redaction import Secret, encoded_forms, without
@@ -98,7 +99,7 @@ class TokenCache:
             if (current := self._valid()) is not None:
                 return current
             if self._async_source or inspect.iscoroutinefunction(fetch):
-                return self._fetch_shared(fetch, renewal)
+                return self._shared(fetch, renewal)
             try:
                 returned = _hidden(fetch())
                 if not isinstance(returned, Awaitable):
@@ -106,7 +107,7 @@ class TokenCache:
             except Exception as error:  # noqa: BLE001 whatever a user's function raises
                 return self._after_failure(error)
         self._async_source = True
-        return self._fetch_shared(lambda: returned, renewal)
+        return self._shared(lambda: returned, renewal)
 
     def drop(self, token: OAuthToken) -> None:
         """A broker refused it: the next login fetches another one."""
@@ -121,6 +122,10 @@ class TokenCache:
         """Cancel a running fetch. Call it on the loop."""
         if self._fetching is not None:
             self._fetching.cancel()
+
+    def _shared(self, fetch: TokenSource, renewal: RefreshPolicy) -> Awaitable[OAuthToken]:
+        """For a worker's result, which is dropped if the login ends meanwhile."""
+        return CallOnLoop(functools.partial(self._fetch_shared, fetch, renewal))
 
     async def _fetch_shared(self, fetch: TokenSource, renewal: RefreshPolicy) -> OAuthToken:
         """On the loop: the first caller fetches a token, the others wait for the same."""

@@ -187,6 +187,39 @@ def test_M11_a_password_that_is_changed_ends_the_client_at_the_next_renewal_and_
     kafka_cluster.revoke(user, "ALL", topic=topic)
 
 
+@pytest.mark.parametrize(("listener", "mechanism"), [("SASL_SSL", "SCRAM-SHA-256"), ("SASL_PLAINTEXT", "SCRAM-SHA-512")])
+def test_M11_a_function_gives_each_renewal_the_password_of_the_moment_and_a_late_one_is_an_outage(
+        kafka_cluster: LocalCluster, topic: str, watched: Watched, listener: str, mechanism: str) -> None:
+    user, current, asked, deliveries = f"changing-{mechanism[-3:]}", ["first"], list[str](), list[Delivery]()
+    make_topic(kafka_cluster, topic)
+    kafka_cluster.set_password(user, "first")
+    kafka_cluster.grant(user, "ALL", topic=topic)
+
+    def password() -> str:
+        asked.append(current[0])
+        return current[0]
+
+    options = reaching(kafka_cluster, listener, sasl_mechanism=mechanism, sasl_plain_username=user, sasl_plain_password=password)
+    pace = threading.Event()
+    with Producer(delivery_timeout_ms=600_000, **options) as producer:
+
+        def send() -> bool:
+            deliveries.append(producer.send(topic, b"%d" % len(deliveries), partition=0))
+            return pace.wait(0.01)
+        eventually(lambda: send() or watched.renewed(1), LONGEST_S)
+        kafka_cluster.set_password(user, "second")
+        asked.clear()
+        eventually(lambda: send() or len(asked) >= 3, LONGEST_S)  # the function lags behind
+        current[0] = "second"
+        before = sum(watched.logins.values())
+        eventually(lambda: send() or sum(watched.logins.values()) >= before + 2, LONGEST_S)
+        producer.send(topic, b"the last", partition=0).result(LONGEST_S)
+    assert [each.exception(0) for each in deliveries] == [None] * len(deliveries)
+    values = [b"%d" % number for number in range(len(deliveries))]
+    assert stored(kafka_cluster, topic, len(deliveries) + 1) == [*values, b"the last"]
+    kafka_cluster.revoke(user, "ALL", topic=topic)
+
+
 def test_tokens_that_are_refused_for_a_while_are_an_outage_for_who_was_accepted_before(
         kafka_cluster: LocalCluster, topic: str, watched: Watched) -> None:
     make_topic(kafka_cluster, topic)

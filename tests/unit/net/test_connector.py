@@ -109,7 +109,7 @@ def test_during_the_back_off_the_node_is_only_marked_as_wanted(monkeypatch: pyte
 @pytest.mark.parametrize(("error", "expected"), [
     (DisconnectError("no route"), "no route"),
     (ZeroDivisionError("a defect"), "connecting to b1:9092 raised ZeroDivisionError"),
-    (asyncio.CancelledError(), "a token function or mechanism raised CancelledError"),
+    (asyncio.CancelledError(), "a function for tokens or passwords, or a mechanism, raised CancelledError"),
 ])
 def test_whatever_an_attempt_raises_the_next_one_waits(monkeypatch: pytest.MonkeyPatch, error: BaseException, expected: str) -> None:
     async def test() -> None:

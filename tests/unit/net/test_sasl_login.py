@@ -101,8 +101,15 @@ def test_a_client_warns_once_whatever_it_does(caplog: pytest.LogCaptureFixture) 
     assert caplog.text.count("is sent unencrypted") == 1
 
 
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_password_by_a_function_may_be_accepted_after_a_refusal(mechanism: str) -> None:
+    logins = made(sasl_mechanism=mechanism, sasl_plain_username="anna", sasl_plain_password=lambda: "hunter2")
+    assert logins is not None
+    assert logins.may_change
+
+
 @pytest.mark.parametrize(("mechanism", "changes"), [("PLAIN", False), ("SCRAM-SHA-256", False), ("OAUTHBEARER", True)])
-def test_only_tokens_may_be_accepted_after_a_refusal(mechanism: str, changes: bool) -> None:
+def test_only_what_changes_may_be_accepted_after_a_refusal(mechanism: str, changes: bool) -> None:
     logins = made(sasl_mechanism=mechanism, sasl_token_provider=lambda: "abc", **ANNA)
     assert logins is not None
     assert logins.may_change is changes

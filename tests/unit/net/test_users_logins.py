@@ -115,7 +115,7 @@ def test_a_renewal_whose_mechanism_cancels_itself_is_tried_again(kafka: FakeClus
         CancelledOnce.next.append("cancelled")
         eventually(lambda: CancelledOnce.next == ["let in"])
         assert sender.send("orders", b"").result(20).offset == 1
-    assert "a token function or mechanism raised CancelledError" in caplog.text
+    assert "a function for tokens or passwords, or a mechanism, raised CancelledError" in caplog.text
 
 
 class CancelledOnce:

@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
 import threading
+import warnings
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import Any
@@ -347,6 +349,18 @@ def test_closing_leaves_no_fetch_running() -> None:
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(test())
+
+
+def test_an_async_fetch_that_no_login_awaits_any_more_leaves_no_coroutine() -> None:
+    async def test() -> None:
+        slow = Slow(Wall())
+        assert not isinstance(TokenCache(Wall().surroundings()).get(slow.token, PLAIN), OAuthToken)  # dropped here
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(test())
+        gc.collect()
+    assert [str(each.message) for each in caught] == []
 
 
 def test_no_repr_shows_a_token() -> None:
