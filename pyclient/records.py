@@ -11,6 +11,7 @@ from uuid import UUID
 
 from typing_extensions import TypeVar
 
+from pyclient.descriptions.acls import AclOperation
 from pyclient.foreign_calls import answers_foreign_calls
 
 Header: TypeAlias = tuple[str, bytes | None]
@@ -144,17 +145,25 @@ class PartitionDescription(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """A topic with its id (None on brokers before 2.8) and its partitions, ordered by number."""
+    """A topic with its id (None on brokers before 2.8) and its partitions, ordered by number.
+
+    ``authorized_operations`` are what this client's user may do with it; None when they were not asked for.
+    """
 
     name: str
     topic_id: UUID | None
     internal: bool
     partitions: tuple[PartitionDescription, ...]
+    authorized_operations: frozenset[AclOperation] | None = None
 
 
 class ClusterDescription(NamedTuple):
-    """The cluster's id, its live brokers and the node id of the controller (None while unknown)."""
+    """The cluster's id, its live brokers and the node id of the controller (None while unknown).
+
+    ``authorized_operations`` are what this client's user may do with the cluster; None when they were not asked for.
+    """
 
     cluster_id: str | None
     nodes: tuple[Node, ...]
     controller: int | None
+    authorized_operations: frozenset[AclOperation] | None = None

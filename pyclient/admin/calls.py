@@ -20,9 +20,9 @@ class AsyncCalls(AsyncFacade):
 
     _config: AdminConfig
 
-    async def _describe(self, topics: list[str] | None, timeout: float | None) -> Cluster:
+    async def _describe(self, topics: list[str] | None, timeout: float | None, *, operations: bool = False) -> Cluster:
         found: Cluster = await self._core.call(
-            lambda finish, deadline: metadata_call(topics, finish=finish, deadline=deadline), self._limit(timeout))
+            lambda finish, deadline: metadata_call(topics, operations=operations, finish=finish, deadline=deadline), self._limit(timeout))
         return found
 
     def _left_of(self, timeout: float | None) -> Callable[[], float | None]:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pyclient.admin.calls import AsyncCalls, BlockingCalls, raise_failed
 from pyclient.admin.given import brokers, mapping
 from pyclient.client.facade_base import OPTION
-from pyclient.core.admin.cluster import describe_features_call, describe_quorum_call, unregister_broker_call, update_features_call
+from pyclient.core.admin.cluster import (
+    describe_cluster_call, describe_features_call, describe_quorum_call, unregister_broker_call, update_features_call,
+)
 from pyclient.descriptions.cluster import FeatureChange, FeatureRange, Quorum
 from pyclient.net.connect import CLIENT_INFO
 from pyclient.records import ClusterDescription
@@ -15,12 +17,21 @@ from pyclient.records import ClusterDescription
 class AsyncClusterCalls(AsyncCalls):
     """Calls of `AsyncAdmin` that concern the cluster."""
 
-    async def describe_cluster(self, *, timeout: float | None = OPTION) -> ClusterDescription:
+    async def describe_cluster(self, *, include_authorized_operations: bool = False, timeout: float | None = OPTION) -> ClusterDescription:
         """The cluster's id, brokers and controller.
 
+        With *include_authorized_operations* also what this client's user may do with the cluster.
+
         *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            UnsupportedVersionError: authorized operations of brokers before 2.8.
         """
-        cluster = await self._describe([], timeout)
+        if include_authorized_operations:
+            found: ClusterDescription = await self._core.call(lambda finish, deadline: describe_cluster_call(
+                operations=True, finish=finish, deadline=deadline), self._limit(timeout))
+            return found
+        cluster = await self._describe([], timeout)  # all brokers have it
         return ClusterDescription(cluster.id, tuple(cluster.nodes.values()), cluster.controller)
 
     async def describe_features(self, *, timeout: float | None = OPTION) -> dict[str, FeatureRange]:
@@ -86,12 +97,17 @@ class ClusterCalls(BlockingCalls):
 
     _admin: AsyncClusterCalls
 
-    def describe_cluster(self, *, timeout: float | None = OPTION) -> ClusterDescription:
+    def describe_cluster(self, *, include_authorized_operations: bool = False, timeout: float | None = OPTION) -> ClusterDescription:
         """The cluster's id, brokers and controller.
 
+        With *include_authorized_operations* also what this client's user may do with the cluster.
+
         *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            UnsupportedVersionError: authorized operations of brokers before 2.8.
         """
-        return self._call(lambda: self._admin.describe_cluster(timeout=timeout))
+        return self._call(lambda: self._admin.describe_cluster(include_authorized_operations=include_authorized_operations, timeout=timeout))
 
     def describe_features(self, *, timeout: float | None = OPTION) -> dict[str, FeatureRange]:
         """The features of the cluster by name (KIP-584), such as ``metadata.version`` and ``transaction.version``.

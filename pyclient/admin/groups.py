@@ -64,8 +64,11 @@ class AsyncGroupCalls(AsyncRecordCalls):
         found = outcomes(list(cluster.nodes), answers, what="broker")
         return sorted({group.group_id: group for groups in found.values() for group in groups}.values())
 
-    async def describe_groups(self, group_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, GroupDescription]:
+    async def describe_groups(self, group_ids: Iterable[str], *, include_authorized_operations: bool = False,
+                              timeout: float | None = OPTION) -> dict[str, GroupDescription]:
         """The groups *group_ids* with their members and what these have; classic groups and those of KIP-848.
+
+        With *include_authorized_operations* also what this client's user may do with each.
 
         *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
@@ -73,9 +76,10 @@ class AsyncGroupCalls(AsyncRecordCalls):
             GroupIdNotFoundError, GroupAuthorizationError, …: for a single group; PartialFailureError: for several.
         """
         wanted, left = _group_ids(group_ids), self._left_of(timeout)
-        answers = await each(self._core, {group: _described(describe_consumer_group_call, group) for group in wanted}, left())
+        asked = {"operations": include_authorized_operations}
+        answers = await each(self._core, {group: _described(describe_consumer_group_call, group, **asked) for group in wanted}, left())
         classic = [group for group, answer in answers.items() if isinstance(answer, NO_SUCH_GROUP)]
-        answers |= await each(self._core, {group: _described(describe_classic_group_call, group) for group in classic}, left())
+        answers |= await each(self._core, {group: _described(describe_classic_group_call, group, **asked) for group in classic}, left())
         return outcomes(wanted, answers, what="group")
 
     async def remove_members(self, group_id: str, members: Iterable[GroupMember | str] | None = None, *, reason: str = "an admin removed the member",
@@ -278,15 +282,18 @@ class GroupCalls(BlockingCalls):
         """
         return self._call(lambda: self._admin.list_groups(states=states, types=types, timeout=timeout))
 
-    def describe_groups(self, group_ids: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, GroupDescription]:
+    def describe_groups(self, group_ids: Iterable[str], *, include_authorized_operations: bool = False,
+                        timeout: float | None = OPTION) -> dict[str, GroupDescription]:
         """The groups *group_ids* with their members and what these have; classic groups and those of KIP-848.
+
+        With *include_authorized_operations* also what this client's user may do with each.
 
         *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             GroupIdNotFoundError, GroupAuthorizationError, …: for a single group; PartialFailureError: for several.
         """
-        return self._call(lambda: self._admin.describe_groups(group_ids, timeout=timeout))
+        return self._call(lambda: self._admin.describe_groups(group_ids, include_authorized_operations=include_authorized_operations, timeout=timeout))
 
     def remove_members(self, group_id: str, members: Iterable[GroupMember | str] | None = None, *, reason: str = "an admin removed the member",
                        timeout: float | None = OPTION) -> None:
@@ -417,8 +424,8 @@ def _storing(group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) ->
     return lambda finish, deadline: alter_offsets_call(group, offsets, finish=finish, deadline=deadline)
 
 
-def _described(make: Any, group: str) -> Any:
-    return lambda finish, deadline: make(group, finish=finish, deadline=deadline)
+def _described(make: Any, group: str, **asked: bool) -> Any:
+    return lambda finish, deadline: make(group, **asked, finish=finish, deadline=deadline)
 
 
 def _group_ids(given: Iterable[object]) -> list[str]:

@@ -81,8 +81,11 @@ class AsyncTopicCalls(AsyncCalls):
         cluster = await self._describe(None, timeout)
         return sorted(name for name, topic in cluster.topics.items() if internal or not topic.internal)
 
-    async def describe_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, TopicDescription]:
+    async def describe_topics(self, names: Iterable[str], *, include_authorized_operations: bool = False,
+                              timeout: float | None = OPTION) -> dict[str, TopicDescription]:
         """Partitions, leaders and replicas of the topics *names*, by name.
+
+        With *include_authorized_operations* also what this client's user may do with each.
 
         *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
@@ -90,7 +93,7 @@ class AsyncTopicCalls(AsyncCalls):
             UnknownTopicOrPartitionError, …: for a single topic; PartialFailureError: for several.
         """
         wanted = list(dict.fromkeys(_names(names)))
-        return described(await self._describe(wanted, timeout), wanted)
+        return described(await self._describe(wanted, timeout, operations=include_authorized_operations), wanted)
 
 
 class TopicCalls(BlockingCalls):
@@ -149,15 +152,18 @@ class TopicCalls(BlockingCalls):
         """
         return self._call(lambda: self._admin.list_topics(internal=internal, timeout=timeout))
 
-    def describe_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, TopicDescription]:
+    def describe_topics(self, names: Iterable[str], *, include_authorized_operations: bool = False,
+                        timeout: float | None = OPTION) -> dict[str, TopicDescription]:
         """Partitions, leaders and replicas of the topics *names*, by name.
+
+        With *include_authorized_operations* also what this client's user may do with each.
 
         *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
             UnknownTopicOrPartitionError, …: for a single topic; PartialFailureError: for several.
         """
-        return self._call(lambda: self._admin.describe_topics(names, timeout=timeout))
+        return self._call(lambda: self._admin.describe_topics(names, include_authorized_operations=include_authorized_operations, timeout=timeout))
 
 
 def described(cluster: Cluster, names: Collection[str]) -> dict[str, TopicDescription]:

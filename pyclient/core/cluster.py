@@ -13,6 +13,7 @@ from uuid import UUID
 import attrs
 
 from pyclient.config.addresses import LONGEST_HOST, is_usable
+from pyclient.descriptions.acls import NOT_ASKED, operations_of
 from pyclient.records import NO_LEADER_EPOCH, Node, PartitionDescription, TopicDescription, TopicPartition
 from pyclient.redaction import in_one_line
 
@@ -46,6 +47,8 @@ class Topic:
     partitions: tuple[Partition, ...] = ()
     error: int = 0
     internal: bool = False
+    operations: int = NOT_ASKED
+    """A bit set: what this client's user may do with it."""
     id_bytes: bytes | None = attrs.field(init=False, eq=False, repr=False)
     """The id as requests carry it."""
 
@@ -60,7 +63,8 @@ class Topic:
 
     def describe(self) -> TopicDescription:
         """The public form."""
-        return TopicDescription(self.name, self.id, self.internal, tuple(part.describe() for part in self.partitions))
+        return TopicDescription(self.name, self.id, self.internal, tuple(part.describe() for part in self.partitions),
+                                operations_of(self.operations))
 
 
 @attrs.frozen
@@ -145,7 +149,8 @@ def _names(topics: Mapping[str, Topic]) -> Mapping[UUID, str]:
 def _topic(name: str, answer: Any) -> Topic:
     parts = sorted((_partition(each) for each in answer.partitions), key=lambda part: part.number)
     usable = parts if [part.number for part in parts] == list(range(len(parts))) else []
-    return Topic(name, getattr(answer, "topic_id", None), tuple(usable), int(answer.error_code), answer.is_internal)
+    return Topic(name, getattr(answer, "topic_id", None), tuple(usable), int(answer.error_code), answer.is_internal,
+                 getattr(answer, "topic_authorized_operations", NOT_ASKED))
 
 
 def _partition(answer: Any) -> Partition:

@@ -7,6 +7,8 @@ from pyclient.descriptions import KafkaEnum
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""
+NOT_ASKED: Final = -(2**31)
+"""The bit set of a response whose request did not ask for authorized operations."""
 
 
 class AclResourceType(KafkaEnum):
@@ -51,6 +53,11 @@ class AclOperation(KafkaEnum):
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
+
+
+def operations_of(bits: int) -> frozenset[AclOperation] | None:
+    """The operations of a bit set, as brokers say what a client may do; None where they were not asked."""
+    return None if bits == NOT_ASKED else frozenset(each for each in AclOperation if bits >> each & 1)
 
 
 class AclPermission(KafkaEnum):

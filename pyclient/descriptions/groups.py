@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pyclient.descriptions.acls import AclOperation
 from pyclient.records import OffsetAndMetadata, TopicPartition
 
 
@@ -36,7 +37,8 @@ class GroupMember(NamedTuple):
 class GroupDescription(NamedTuple):
     """A group with its members. ``assignor`` is empty while a classic group has none; ``epoch`` is that of KIP-848.
 
-    ``coordinator`` is the node id of the broker that described it.
+    ``coordinator`` is the node id of the broker that described it. ``authorized_operations`` are what this client's
+    user may do with the group; None when they were not asked for.
     """
 
     group_id: str
@@ -46,6 +48,7 @@ class GroupDescription(NamedTuple):
     members: tuple[GroupMember, ...]
     epoch: int | None = None
     coordinator: int | None = None
+    authorized_operations: frozenset[AclOperation] | None = None
 
 
 class GroupOffset(NamedTuple):

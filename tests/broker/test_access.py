@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from pyclient import Admin, Consumer, NewTopic, Producer, TopicPartition
+from pyclient.admin import AclOperation
 from pyclient.errors import (
     AuthorizationError, ClusterAuthorizationError, GroupAuthorizationError, PartialFailureError, KafkaError, TopicAuthorizationError,
 )
@@ -252,6 +253,24 @@ def test_an_admins_error_names_the_missing_right_and_the_topic(
             act(admin, secret)
         user.may(operation, topic=secret, prefixed=True)
         act(admin, secret)
+
+
+def test_an_admin_sees_what_its_user_may_do_where_it_asks(kafka_cluster: LocalCluster, user: Somebody, shared: str) -> None:
+    """READ and WRITE include DESCRIBE."""
+    user.may("DESCRIBE", "ALTER", cluster=True)
+    user.may("READ", "DELETE", group=shared)
+    with Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+        admin.alter_group_offsets(shared, {TopicPartition(shared, 0): 1})
+
+    def seen(admin: Admin, asked: bool) -> list[frozenset[AclOperation] | None]:
+        return [admin.describe_cluster(include_authorized_operations=asked).authorized_operations,
+                admin.describe_topics([shared], include_authorized_operations=asked)[shared].authorized_operations,
+                admin.describe_groups([shared], include_authorized_operations=asked)[shared].authorized_operations]
+
+    with Admin(**user.options) as admin:
+        assert seen(admin, False) == [None, None, None]
+        assert seen(admin, True) == [frozenset({AclOperation.DESCRIBE, *more}) for more in (
+            [AclOperation.ALTER], [AclOperation.READ, AclOperation.WRITE], [AclOperation.READ, AclOperation.DELETE])]
 
 
 def test_of_several_topics_those_that_are_allowed_are_done(user: Somebody, secret: str, shared: str) -> None:

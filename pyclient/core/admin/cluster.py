@@ -1,4 +1,4 @@
-"""The cluster as calls: its features, the quorum of its controllers, its registered brokers."""
+"""The cluster as calls: its brokers and features, the quorum of its controllers, its registered brokers."""
 from __future__ import annotations
 
 import datetime
@@ -6,17 +6,35 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
+from pyclient.config.addresses import is_usable
 from pyclient.core.acl_errors import error_of
 from pyclient.core.admin.items import refused, settled
 from pyclient.core.calls import Anywhere, Call, CallOutcome, Done, Finish
 from pyclient.core.handshake import ClientInfo, Versions
+from pyclient.descriptions.acls import operations_of
 from pyclient.descriptions.cluster import FeatureChange, FeatureRange, Quorum, QuorumReplica
 from pyclient.errors import KafkaError, ProtocolError
+from pyclient.records import ClusterDescription, Node
 
 FEATURES_SINCE: Final = 3
 """The first version of ApiVersions with features."""
 METADATA_LOG: Final = "__cluster_metadata"
 UNKNOWN: Final = -1
+
+
+def describe_cluster_call(*, operations: bool, finish: Finish, deadline: float | None) -> Call:
+    """The cluster as `ClusterDescription`; with *operations* what this client's user may do with it (KIP-700)."""
+    def judge(message: Any) -> CallOutcome:
+        return refused(Api.DESCRIBE_CLUSTER, message) or Done(_cluster(message))
+
+    return Call(what="describing the cluster", api=Api.DESCRIBE_CLUSTER, target=Anywhere.ANY_NODE, judge=judge, finish=finish, deadline=deadline,
+                fields=lambda version: {"include_cluster_authorized_operations": operations})
+
+
+def _cluster(found: Any) -> ClusterDescription:
+    nodes = {each.broker_id: Node(each.broker_id, each.host, each.port, each.rack) for each in found.brokers if is_usable(each.host, each.port)}
+    controller = found.controller_id if found.controller_id in nodes else None
+    return ClusterDescription(found.cluster_id, tuple(nodes[number] for number in sorted(nodes)), controller, operations_of(found.cluster_authorized_operations))
 
 
 def describe_features_call(client: ClientInfo, *, finish: Finish, deadline: float | None) -> Call:

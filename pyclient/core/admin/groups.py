@@ -13,6 +13,7 @@ from pyclient.core.calls import Again, Broker, Call, CallOutcome, Coordinator, D
 from pyclient.core.group.classic_calls import BATCHED_SINCE, REASON_LIMIT
 from pyclient.core.group.coordinator import NO_MEMBER, refusal
 from pyclient.core.group.offsets import commit_call, read_all_committed
+from pyclient.descriptions.acls import NOT_ASKED, operations_of
 from pyclient.descriptions.groups import GroupDescription, GroupListing, GroupMember
 from pyclient.errors import (
     GroupIdNotFoundError, KafkaError, ProtocolError, UnknownMemberIdError, UnknownServerError, UnknownTopicOrPartitionError,
@@ -25,6 +26,8 @@ TYPES_SINCE: Final = 5
 CONSUMERS: Final = "consumer"
 DEAD: Final = "Dead"
 ALL_OFFSETS_SINCE: Final = 2
+OPERATIONS_SINCE: Final = 3
+"""The first version of DescribeGroups with authorized operations (KIP-430)."""
 
 
 class Removal(NamedTuple):
@@ -56,21 +59,22 @@ def list_groups_call(*, node: int, states: Sequence[str], types: Sequence[str], 
                 deadline=deadline, versions=VersionRange(least, SPOKEN[Api.LIST_GROUPS].high) if least else None)
 
 
-def describe_consumer_group_call(group: str, *, finish: Finish, deadline: float | None) -> Call:
+def describe_consumer_group_call(group: str, *, operations: bool = False, finish: Finish, deadline: float | None) -> Call:
     """A group of the KIP-848 protocol; GroupIdNotFoundError if there is none, or it is a classic one."""
     def judge(message: Any) -> CallOutcome:
         described = _only(message.groups, group)
         if described.error_code:
             return refusal(Api.CONSUMER_GROUP_DESCRIBE, described.error_code, group, message=described.error_message)
         members = tuple(_consumer_member(each) for each in described.members)
-        return Done(GroupDescription(group, CONSUMERS, described.group_state, described.assignor_name, members, described.group_epoch, call.node))
+        return Done(GroupDescription(group, CONSUMERS, described.group_state, described.assignor_name, members, described.group_epoch, call.node,
+                                     operations_of(described.authorized_operations)))
 
     call = Call(what=f"describing group {group!r}", api=Api.CONSUMER_GROUP_DESCRIBE, target=Coordinator(group), judge=judge, finish=finish, deadline=deadline,
-                fields=lambda version: {"group_ids": [group], "include_authorized_operations": False})
+                fields=lambda version: {"group_ids": [group], "include_authorized_operations": operations})
     return call
 
 
-def describe_classic_group_call(group: str, *, finish: Finish, deadline: float | None) -> Call:
+def describe_classic_group_call(group: str, *, operations: bool = False, finish: Finish, deadline: float | None) -> Call:
     """A classic group; GroupIdNotFoundError if there is none."""
     def judge(message: Any) -> CallOutcome:
         described = _only(message.groups, group)
@@ -79,10 +83,12 @@ def describe_classic_group_call(group: str, *, finish: Finish, deadline: float |
         if described.group_state == DEAD:  # what brokers before 4.0 say of a group that does not exist
             return GroupIdNotFoundError(f"group {group!r} does not exist")
         members = tuple(_classic_member(each, described.protocol_type) for each in described.members)
-        return Done(GroupDescription(group, "classic", described.group_state, described.protocol_data, members, coordinator=call.node))
+        return Done(GroupDescription(group, "classic", described.group_state, described.protocol_data, members, coordinator=call.node,
+                                     authorized_operations=operations_of(getattr(described, "authorized_operations", NOT_ASKED))))
 
     call = Call(what=f"describing group {group!r}", api=Api.DESCRIBE_GROUPS, target=Coordinator(group), judge=judge, finish=finish, deadline=deadline,
-                fields=lambda version: {"groups": [group], "include_authorized_operations": False})
+                fields=lambda version: {"groups": [group], "include_authorized_operations": operations},
+                versions=VersionRange(OPERATIONS_SINCE, SPOKEN[Api.DESCRIBE_GROUPS].high) if operations else None)
     return call
 
 

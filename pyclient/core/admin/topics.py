@@ -3,14 +3,17 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from pyclient.codec.apis import Api
+from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.core.admin.items import per_item
 from pyclient.core.calls import Again, Anywhere, Call, CallOutcome, Done, Finish
 from pyclient.core.cluster import Cluster
 from pyclient.errors import BrokerNotAvailableError
 from pyclient.records import NewPartitions, NewTopic
+
+OPERATIONS_SINCE: Final = 8
+"""The first version of Metadata with authorized operations (KIP-430)."""
 
 
 def create_topics_call(topics: Sequence[NewTopic], *, validate_only: bool, timeout: float, finish: Finish, deadline: float | None) -> Call:
@@ -58,22 +61,25 @@ def create_partitions_call(wanted: Mapping[str, NewPartitions], *, validate_only
                 fields=fields, judge=judge, finish=finish, deadline=deadline)
 
 
-def metadata_call(topics: Iterable[str] | None, *, finish: Finish, deadline: float | None) -> Call:
-    """Describe topics (None: all) and the cluster; the result is a `Cluster` of its own. Creates nothing."""
+def metadata_call(topics: Iterable[str] | None, *, operations: bool = False, finish: Finish, deadline: float | None) -> Call:
+    """Describe topics (None: all) and the cluster; the result is a `Cluster` of its own. Creates nothing.
+
+    With *operations* its topics have what this client's user may do with them.
+    """
     names = None if topics is None else list(topics)
 
     def fields(version: int) -> dict[str, object]:
         wanted = None if names is None else [{"name": name, "topic_id": None} for name in names]
         return {"topics": wanted, "allow_auto_topic_creation": False, "include_cluster_authorized_operations": False,
-                "include_topic_authorized_operations": False}
+                "include_topic_authorized_operations": operations}
 
     def judge(message: Any) -> CallOutcome:
         if not message.brokers:  # of a cluster without brokers, lists of all brokers would be empty
             return Again(BrokerNotAvailableError("a broker that is still starting knows no brokers yet"))
         return Done(Cluster().updated(message))
 
-    return Call(what="describing topics", api=Api.METADATA, target=Anywhere.ANY_NODE, fields=fields, judge=judge,
-                finish=finish, deadline=deadline)
+    return Call(what="describing topics", api=Api.METADATA, target=Anywhere.ANY_NODE, fields=fields, judge=judge, finish=finish,
+                deadline=deadline, versions=VersionRange(OPERATIONS_SINCE, SPOKEN[Api.METADATA].high) if operations else None)
 
 
 def _new_topic(topic: NewTopic) -> dict[str, object]:

@@ -16,6 +16,7 @@ from pyclient.testing import Change, Fail, FakeCluster
 from pyclient.testing.fake.model.profiles import NEWEST, PROFILES
 from tests.unit.admin.every_call import CALLS, ORDERS, One, commit, open_transaction, refusing
 
+WITH_ARGUMENTS = [One(lambda admin: admin.describe_cluster(include_authorized_operations=True), "DescribeCluster", "2.8")]
 CONNECTING = {Api.API_VERSIONS, Api.METADATA, Api.FIND_COORDINATOR}
 INVALID_REQUEST = 42
 
@@ -54,7 +55,7 @@ def test_each_call_of_the_admin_is_among_those_that_are_tried() -> None:
     assert {name for name, _ in inspect.getmembers(Admin, inspect.isfunction) if not name.startswith("_")} - {"close", "metrics"} == set(CALLS)
 
 
-@pytest.mark.parametrize("one", [pytest.param(one, id=name) for name, one in CALLS.items() if one.request])
+@pytest.mark.parametrize("one", [*(pytest.param(one, id=name) for name, one in CALLS.items() if one.request), *WITH_ARGUMENTS])
 def test_a_request_that_the_broker_does_not_have_is_refused_by_its_name_and_release(cluster: FakeCluster, one: One) -> None:
     with cluster.intercept(offering(), "ApiVersions"):
         said = refusal(cluster, one.call)
@@ -70,6 +71,10 @@ def test_a_request_that_the_broker_does_not_have_is_refused_by_its_name_and_rele
     (Api.LIST_OFFSETS, (1, 8), lambda admin: admin.list_offsets({ORDERS: OffsetSpec.LATEST_TIERED}), "Brokers of Kafka 3.9"),
     (Api.LIST_GROUPS, (0, 3), lambda admin: admin.list_groups(states=["Stable"]), "4-5 to list groups by state, the broker has 0-3. Brokers of Kafka 2.6"),
     (Api.LIST_GROUPS, (0, 4), lambda admin: admin.list_groups(types=["classic"]), "5-5 to list groups by type, the broker has 0-4. Brokers of Kafka 3.8"),
+    (Api.METADATA, (1, 7), lambda admin: admin.describe_topics(["orders"], include_authorized_operations=True),
+     "8-13 to describe authorized operations, the broker has 1-7. Brokers of Kafka 2.3"),
+    (Api.DESCRIBE_GROUPS, (0, 2), lambda admin: admin.describe_groups(["bills"], include_authorized_operations=True),
+     "3-6 to describe authorized operations, the broker has 0-2. Brokers of Kafka 2.3"),
     (Api.LEAVE_GROUP, (0, 2), lambda admin: admin.remove_members("bills", ["x"]), "3-5 to remove members, the broker has 0-2. Brokers of Kafka 2.4"),
     (Api.DESCRIBE_CONFIGS, (1, 2), lambda admin: admin.describe_configs([ConfigResource.topic("orders")], documentation=True),
      "3-4 to describe configs with their documentation, the broker has 1-2. Brokers of Kafka 2.6"),

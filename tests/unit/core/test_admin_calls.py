@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from pyclient.admin import AclOperation
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.core.admin.topics import create_partitions_call, create_topics_call, delete_topics_call, metadata_call
 from pyclient.core.calls import Again, Anywhere, Call, Done
 from pyclient.core.manager import Request, Use
+from pyclient.descriptions.acls import NOT_ASKED
 from pyclient.errors import InvalidPartitionsError, NotControllerError, TopicExistsError, UnknownTopicOrPartitionError
 from pyclient.records import NewPartitions, NewTopic
 from tests.unit.core.world import answer, read_request, topic, view
@@ -133,6 +135,18 @@ def test_describing_all_topics_is_not_describing_none(version: int) -> None:
 @pytest.mark.parametrize("version", [version for version in versions(Api.METADATA) if version >= 4])
 def test_describing_creates_nothing(version: int) -> None:
     assert body(metadata_call(["a"], finish=ignore, deadline=None), version).allow_auto_topic_creation is False
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_topics_are_described_with_what_their_user_may_do_where_that_is_asked(asked: bool) -> None:
+    call = metadata_call(["t"], operations=asked, finish=ignore, deadline=None)
+    assert (call.versions.low if call.versions else 0) == (8 if asked else 0)
+    for version in range(8, 14):
+        assert body(call, version).include_topic_authorized_operations is asked
+    bits = 1 << AclOperation.READ | 1 << AclOperation.DESCRIBE if asked else NOT_ASKED
+    verdict = call.judge(answer(Api.METADATA, 13, **view(topic("t", 1, topic_authorized_operations=bits))))
+    assert isinstance(verdict, Done)
+    assert verdict.result.topics["t"].describe().authorized_operations == ({AclOperation.READ, AclOperation.DESCRIBE} if asked else None)
 
 
 def test_a_broker_that_is_still_starting_and_knows_no_brokers_is_asked_again() -> None:

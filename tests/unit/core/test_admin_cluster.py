@@ -5,16 +5,39 @@ from typing import Any
 
 import pytest
 
-from pyclient.admin import FeatureChange, FeatureRange, Quorum, QuorumReplica
+from pyclient.admin import AclOperation, FeatureChange, FeatureRange, Quorum, QuorumReplica
 from pyclient.codec.apis import Api
-from pyclient.core.admin.cluster import describe_features_call, describe_quorum_call, unregister_broker_call, update_features_call
+from pyclient.core.admin.cluster import (
+    describe_cluster_call, describe_features_call, describe_quorum_call, unregister_broker_call, update_features_call,
+)
 from pyclient.core.calls import Again, Anywhere, Done
 from pyclient.core.handshake import ClientInfo
+from pyclient.descriptions.acls import NOT_ASKED
 from pyclient.errors import BrokerIdNotRegisteredError, ClusterAuthorizationError, InvalidUpdateVersionError
+from pyclient.records import ClusterDescription, Node
 from tests.unit.core.test_admin_calls import body, ignore, versions
 from tests.unit.core.world import answer
 
 NOT_ALLOWED, NOT_LEADER, NOT_CONTROLLER, WRONG_LEVEL, NOT_REGISTERED = 31, 6, 41, 95, 102
+
+
+def described(version: int, **fields: Any) -> Any:
+    brokers = [{"broker_id": number, "host": f"host-{number}", "port": 9092, "rack": None} for number in (2, 1)]
+    call = describe_cluster_call(operations=True, finish=ignore, deadline=None)
+    return call.judge(answer(Api.DESCRIBE_CLUSTER, version, **{
+        "cluster_id": "c", "controller_id": 2, "brokers": brokers, "endpoint_type": 1, "cluster_authorized_operations": 1 << 7 | 1 << 8, **fields}))
+
+
+@pytest.mark.parametrize("version", versions(Api.DESCRIBE_CLUSTER))
+@pytest.mark.parametrize("asked", [True, False])
+def test_the_cluster_is_described_with_what_its_user_may_do_where_that_is_asked(version: int, asked: bool) -> None:
+    call = describe_cluster_call(operations=asked, finish=ignore, deadline=None)
+    assert body(call, version).include_cluster_authorized_operations is asked
+    nodes = (Node(1, "host-1", 9092), Node(2, "host-2", 9092))
+    assert described(version) == Done(ClusterDescription("c", nodes, 2, frozenset({AclOperation.ALTER, AclOperation.DESCRIBE})))
+    assert described(version, cluster_authorized_operations=0).result.authorized_operations == frozenset()
+    assert described(version, cluster_authorized_operations=NOT_ASKED).result.authorized_operations is None
+    assert described(version, controller_id=-1).result.controller is None
 
 
 @pytest.mark.parametrize("version", range(3, 5))

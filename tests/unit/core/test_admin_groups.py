@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pyclient.admin import GroupListing, GroupMember
-from pyclient.codec.apis import Api
+from pyclient.admin import AclOperation, GroupListing, GroupMember
+from pyclient.codec.apis import SPOKEN, Api
 from pyclient.codec.consumer_protocol import encode_assignment
 from pyclient.core.admin.groups import (
     alter_offsets_call,
@@ -14,6 +14,7 @@ from pyclient.core.admin.groups import (
     remove_members_call,
 )
 from pyclient.core.calls import Again, Broker, Call, Coordinator, Done
+from pyclient.descriptions.acls import NOT_ASKED
 from pyclient.errors import GroupAuthorizationError, GroupIdNotFoundError, GroupNotEmptyError, GroupSubscribedToTopicError, UnknownMemberIdError, UnknownTopicOrPartitionError
 from pyclient.plugins import Assignment
 from pyclient.records import OffsetAndMetadata, TopicPartition
@@ -75,6 +76,19 @@ def test_a_classic_member_has_what_its_leader_assigned_if_that_can_be_read(versi
     assert isinstance(verdict, Done)
     assert (verdict.result.type, verdict.result.assignor, verdict.result.epoch) == ("classic", "range", None)
     assert verdict.result.members == (GroupMember("m", "i" if version >= 4 else None, "c", "/h", assignment),)
+
+
+@pytest.mark.parametrize(("make", "least"), [(describe_consumer_group_call, 0), (describe_classic_group_call, 3)])
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_group_is_described_with_what_its_user_may_do_where_that_is_asked(make: Any, least: int, asked: bool) -> None:
+    call = make("g", operations=asked, finish=ignore, deadline=None)
+    assert (call.versions.low if call.versions else 0) == (least if asked else 0)
+    group = {"group_id": "g", "group_state": "Empty", "protocol_type": "", "protocol_data": "", "group_epoch": 1, "assignment_epoch": 1, "assignor_name": "",
+             "members": [], "authorized_operations": 1 << AclOperation.READ if asked else NOT_ASKED}
+    for version in range(least, SPOKEN[call.api].high + 1):
+        assert body(call, version).include_authorized_operations is asked
+        verdict = call.judge(answer(call.api, version, groups=[group]))
+        assert verdict.result.authorized_operations == ({AclOperation.READ} if asked else None)
 
 
 def test_a_group_that_does_not_exist_is_an_error_of_its_own_whatever_the_broker_says_of_it() -> None:

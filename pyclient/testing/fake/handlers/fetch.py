@@ -222,8 +222,8 @@ def _nearer_replica(kafka: Kafka, request: Request, partition: Partition, wish: 
     if kafka.brokers[partition.leader].rack == rack:
         return None
     near = [each for each in partition.isr if kafka.brokers[each].rack == rack and kafka.brokers[each].alive
-            and partition.log_of(each).start <= wish.offset <= partition.log_of(each).end]
-    return max(near, key=lambda each: (partition.log_of(each).end, each), default=None)
+            and partition.log_of(each).start <= wish.offset <= partition.known_end(each)]
+    return max(near, key=lambda each: (partition.known_end(each), each), default=None)
 
 
 # ---- the answer ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from pyclient.codec.encode import encode_batch
+from pyclient.errors import IllegalStateError
 from pyclient.testing.fake.model.batch import MARKER_KEY, MARKER_VALUE, NO_PRODUCER, Batch, placed
 from pyclient.testing.fake.model.elections import NO_LEADER, Elections
 from pyclient.testing.fake.model.notifier import Notifier
@@ -78,6 +79,10 @@ class Partition:
     def log_of(self, broker: int) -> Log:
         """The log of one replica."""
         return self._replication.replicas[broker].log
+
+    def known_end(self, broker: int) -> int:
+        """Where the log of a follower ended when the leader last heard of it; -1 before that."""
+        return self._replication.replicas[broker].seen
 
     def notifiers(self, *brokers: int) -> Iterator[Notifier]:
         """The notifiers of changes that readers at these brokers may see."""
@@ -296,9 +301,19 @@ class Partition:
         else:
             self._replication.restarted(broker)
 
-    def set_lag(self, ms: float) -> None:
-        """Set the followers' fetch delay (0: none, infinity: they never fetch)."""
-        self._replication.lag(ms)
+    def set_lag(self, ms: float, broker: int | None = None) -> None:
+        """Set the fetch delay of a follower, or (None) of all (0: none, infinity: they never fetch)."""
+        self._replication.lag(ms, broker)
+
+    def cut(self, broker: int, end: int) -> None:
+        """A broker that is down loses what its disk did not have yet: its log ends there when it comes back.
+
+        Raises:
+            IllegalStateError: the broker runs.
+        """
+        if self.is_alive(broker):
+            raise IllegalStateError(f"broker {broker} runs: kill it before its log of {self.name} is cut")
+        self._replication.cut(broker, end)
 
     def delete(self) -> None:
         """The topic is gone."""

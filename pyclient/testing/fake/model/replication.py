@@ -1,7 +1,8 @@
 """Replication: followers copy the leader's log, and the high watermark follows.
 
 Without lag (``replica_lag_ms=0``) followers copy at once. With lag they fetch that long after the leader has news; the
-leader learns a follower's end from its fetch, and followers learn the high watermark with the next one.
+leader learns a follower's end from its fetch, and followers learn the high watermark with the next one. Each follower
+may have a lag of its own.
 """
 from __future__ import annotations
 
@@ -53,6 +54,8 @@ class Replica:
     """A broker's copy of the partition."""
 
     broker: int
+    lag_ms: float
+    """It fetches so long after the leader has news (0: at once, infinity: never)."""
     log: Log = attrs.field(factory=Log)
     seen: int = -1
     """Its log end as known to the leader; -1 until it fetched from this leader."""
@@ -73,9 +76,8 @@ class Replication:
     """The replicas of one partition."""
 
     def __init__(self, roles: Roles, brokers: Iterable[int], *, lag_ms: float, patience_ms: float) -> None:
-        self.replicas = {each: Replica(each) for each in brokers}
+        self.replicas = {each: Replica(each, lag_ms) for each in brokers}
         self._roles = roles
-        self._lag_ms = lag_ms
         self._patience_ms = patience_ms
         self.epoch_start = 0
         """Where the current leader's log ended when it was elected."""
@@ -103,28 +105,35 @@ class Replication:
         self.replicas[broker].seen = -1
         self.spread()
 
-    def lag(self, ms: float) -> None:
-        """Set the fetch delay; with infinity followers never fetch."""
-        self._lag_ms = ms
-        for each in self.replicas.values():
+    def lag(self, ms: float, broker: int | None = None) -> None:
+        """Set the fetch delay of a broker, or (None) of all; with infinity they never fetch."""
+        for each in self.replicas.values() if broker is None else (self.replicas[broker],):
+            each.lag_ms = ms
             each.rest()
         self.spread()
+
+    def cut(self, broker: int, end: int) -> None:
+        """A follower lost what its log held from this offset on."""
+        replica = self.replicas[broker]
+        before = replica.log.end
+        replica.seen = -1
+        if replica.log.truncate(end):
+            self._roles.truncated(broker, replica.log, before)
 
     def spread(self) -> None:
         """The leader's log changed: followers copy it, now or with their next fetch."""
         if self._roles.leader not in self.replicas:
             return  # no leader
-        if self._lag_ms:
-            self.advance()
-            for each in self._followers():
-                self._schedule(each)
-            return
         followers = self._followers()
-        for each in followers:
+        prompt = [each for each in followers if not each.lag_ms]
+        for each in prompt:
             self._copy(each)
         self.advance()
-        for each in followers:
+        for each in prompt:
             self._learn(each)
+        for each in followers:
+            if each.lag_ms:
+                self._schedule(each)
 
     def advance(self) -> None:
         """Raise the leader's high watermark to what all in-sync replicas have, if there are enough of them."""
@@ -159,8 +168,8 @@ class Replication:
         if not self._is_behind(replica):
             return
         loop = asyncio.get_running_loop()
-        if replica.fetch is None and self._lag_ms < math.inf:
-            replica.fetch = loop.call_later(self._lag_ms * MS, self._fetched, replica)
+        if replica.fetch is None and replica.lag_ms < math.inf:
+            replica.fetch = loop.call_later(replica.lag_ms * MS, self._fetched, replica)
         if replica.behind is None and replica.seen < self._leader.log.end:
             replica.behind = loop.call_later(self._patience_ms * MS, self._waited, replica)
 
