@@ -103,12 +103,16 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A broker's id and the address it advertises."""
+    """A broker's id and the address it advertises.
+
+    A fenced broker is registered but serves no clients: it is shut down, or the controller does not hear from it.
+    """
 
     id: int
     host: str
     port: int
     rack: str | None = None
+    is_fenced: bool = False
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port} (node {self.id})"
@@ -158,7 +162,8 @@ class TopicDescription(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
-    """The cluster's id, its live brokers and the node id of the controller (None while unknown).
+    """The cluster's id, its live brokers (fenced ones too if those were asked for) and the node id of the controller
+    (None while unknown).
 
     ``authorized_operations`` are what this client's user may do with the cluster; None when they were not asked for.
     """

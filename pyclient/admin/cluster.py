@@ -17,19 +17,21 @@ from pyclient.records import ClusterDescription
 class AsyncClusterCalls(AsyncCalls):
     """Calls of `AsyncAdmin` that concern the cluster."""
 
-    async def describe_cluster(self, *, include_authorized_operations: bool = False, timeout: float | None = OPTION) -> ClusterDescription:
+    async def describe_cluster(self, *, include_authorized_operations: bool = False, include_fenced_brokers: bool = False,
+                               timeout: float | None = OPTION) -> ClusterDescription:
         """The cluster's id, brokers and controller.
 
-        With *include_authorized_operations* also what this client's user may do with the cluster.
+        With *include_authorized_operations* also what this client's user may do with the cluster; with
+        *include_fenced_brokers* also brokers that are registered but fenced, as those that are shut down.
 
         *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
-            UnsupportedVersionError: authorized operations of brokers before 2.8.
+            UnsupportedVersionError: authorized operations of brokers before 2.8, or fenced brokers before 4.0.
         """
-        if include_authorized_operations:
+        if include_authorized_operations or include_fenced_brokers:
             found: ClusterDescription = await self._core.call(lambda finish, deadline: describe_cluster_call(
-                operations=True, finish=finish, deadline=deadline), self._limit(timeout))
+                operations=include_authorized_operations, fenced=include_fenced_brokers, finish=finish, deadline=deadline), self._limit(timeout))
             return found
         cluster = await self._describe([], timeout)  # all brokers have it
         return ClusterDescription(cluster.id, tuple(cluster.nodes.values()), cluster.controller)
@@ -97,17 +99,20 @@ class ClusterCalls(BlockingCalls):
 
     _admin: AsyncClusterCalls
 
-    def describe_cluster(self, *, include_authorized_operations: bool = False, timeout: float | None = OPTION) -> ClusterDescription:
+    def describe_cluster(self, *, include_authorized_operations: bool = False, include_fenced_brokers: bool = False,
+                         timeout: float | None = OPTION) -> ClusterDescription:
         """The cluster's id, brokers and controller.
 
-        With *include_authorized_operations* also what this client's user may do with the cluster.
+        With *include_authorized_operations* also what this client's user may do with the cluster; with
+        *include_fenced_brokers* also brokers that are registered but fenced, as those that are shut down.
 
         *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
-            UnsupportedVersionError: authorized operations of brokers before 2.8.
+            UnsupportedVersionError: authorized operations of brokers before 2.8, or fenced brokers before 4.0.
         """
-        return self._call(lambda: self._admin.describe_cluster(include_authorized_operations=include_authorized_operations, timeout=timeout))
+        return self._call(lambda: self._admin.describe_cluster(
+            include_authorized_operations=include_authorized_operations, include_fenced_brokers=include_fenced_brokers, timeout=timeout))
 
     def describe_features(self, *, timeout: float | None = OPTION) -> dict[str, FeatureRange]:
         """The features of the cluster by name (KIP-584), such as ``metadata.version`` and ``transaction.version``.

@@ -158,10 +158,16 @@ def test_the_level_of_a_feature_is_lowered_and_raised_and_a_wrong_one_is_refused
             client.update_features({"no-such.version": 1})
 
 
-def test_a_broker_that_is_shut_down_is_unregistered_once(local_cluster: ClusterFactory) -> None:
+def test_a_broker_that_is_shut_down_is_fenced_until_it_is_unregistered_once(local_cluster: ClusterFactory) -> None:
     cluster = local_cluster(3)
     cluster.stop(3)
     with admin(cluster) as client:
+        def fenced() -> dict[int, bool]:
+            return {node.id: node.is_fenced for node in client.describe_cluster(include_fenced_brokers=True).nodes}
+
+        eventually(lambda: fenced() == {1: False, 2: False, 3: True})
+        assert [node.id for node in client.describe_cluster().nodes] == [1, 2]
         client.unregister_broker(3)
+        eventually(lambda: fenced() == {1: False, 2: False})
         with pytest.raises(BrokerIdNotRegisteredError):
             client.unregister_broker(3)

@@ -18,21 +18,27 @@ from pyclient.records import ClusterDescription, Node
 
 FEATURES_SINCE: Final = 3
 """The first version of ApiVersions with features."""
+FENCED_SINCE: Final = 2
+"""The first version of DescribeCluster with fenced brokers."""
 METADATA_LOG: Final = "__cluster_metadata"
 UNKNOWN: Final = -1
 
 
-def describe_cluster_call(*, operations: bool, finish: Finish, deadline: float | None) -> Call:
-    """The cluster as `ClusterDescription`; with *operations* what this client's user may do with it (KIP-700)."""
+def describe_cluster_call(*, operations: bool, fenced: bool, finish: Finish, deadline: float | None) -> Call:
+    """The cluster as `ClusterDescription`; with *operations* what this client's user may do with it (KIP-700), with
+    *fenced* brokers that are fenced too (KIP-1073).
+    """
     def judge(message: Any) -> CallOutcome:
         return refused(Api.DESCRIBE_CLUSTER, message) or Done(_cluster(message))
 
     return Call(what="describing the cluster", api=Api.DESCRIBE_CLUSTER, target=Anywhere.ANY_NODE, judge=judge, finish=finish, deadline=deadline,
-                fields=lambda version: {"include_cluster_authorized_operations": operations})
+                fields=lambda version: {"include_cluster_authorized_operations": operations, "include_fenced_brokers": fenced},
+                versions=VersionRange(FENCED_SINCE, SPOKEN[Api.DESCRIBE_CLUSTER].high) if fenced else None)
 
 
 def _cluster(found: Any) -> ClusterDescription:
-    nodes = {each.broker_id: Node(each.broker_id, each.host, each.port, each.rack) for each in found.brokers if is_usable(each.host, each.port)}
+    nodes = {each.broker_id: Node(each.broker_id, each.host, each.port, each.rack, getattr(each, "is_fenced", False))
+             for each in found.brokers if is_usable(each.host, each.port)}
     controller = found.controller_id if found.controller_id in nodes else None
     return ClusterDescription(found.cluster_id, tuple(nodes[number] for number in sorted(nodes)), controller, operations_of(found.cluster_authorized_operations))
 

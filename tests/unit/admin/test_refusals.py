@@ -73,6 +73,8 @@ def test_a_request_that_the_broker_does_not_have_is_refused_by_its_name_and_rele
     (Api.LIST_GROUPS, (0, 4), lambda admin: admin.list_groups(types=["classic"]), "5-5 to list groups by type, the broker has 0-4. Brokers of Kafka 3.8"),
     (Api.METADATA, (1, 7), lambda admin: admin.describe_topics(["orders"], include_authorized_operations=True),
      "8-13 to describe authorized operations, the broker has 1-7. Brokers of Kafka 2.3"),
+    (Api.DESCRIBE_CLUSTER, (0, 1), lambda admin: admin.describe_cluster(include_fenced_brokers=True),
+     "2-2 to describe fenced brokers, the broker has 0-1. Brokers of Kafka 4.0"),
     (Api.DESCRIBE_GROUPS, (0, 2), lambda admin: admin.describe_groups(["bills"], include_authorized_operations=True),
      "3-6 to describe authorized operations, the broker has 0-2. Brokers of Kafka 2.3"),
     (Api.LEAVE_GROUP, (0, 2), lambda admin: admin.remove_members("bills", ["x"]), "3-5 to remove members, the broker has 0-2. Brokers of Kafka 2.4"),

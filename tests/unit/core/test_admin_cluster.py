@@ -22,18 +22,25 @@ NOT_ALLOWED, NOT_LEADER, NOT_CONTROLLER, WRONG_LEVEL, NOT_REGISTERED = 31, 6, 41
 
 
 def described(version: int, **fields: Any) -> Any:
-    brokers = [{"broker_id": number, "host": f"host-{number}", "port": 9092, "rack": None} for number in (2, 1)]
-    call = describe_cluster_call(operations=True, finish=ignore, deadline=None)
+    brokers = [{"broker_id": number, "host": f"host-{number}", "port": 9092, "rack": None, "is_fenced": number == 1} for number in (2, 1)]
+    call = describe_cluster_call(operations=True, fenced=False, finish=ignore, deadline=None)
     return call.judge(answer(Api.DESCRIBE_CLUSTER, version, **{
         "cluster_id": "c", "controller_id": 2, "brokers": brokers, "endpoint_type": 1, "cluster_authorized_operations": 1 << 7 | 1 << 8, **fields}))
+
+
+def test_fenced_brokers_are_asked_only_of_brokers_that_have_them() -> None:
+    for fenced, least in ((True, 2), (False, 0)):
+        call = describe_cluster_call(operations=False, fenced=fenced, finish=ignore, deadline=None)
+        assert (call.versions.low if call.versions else 0) == least
+        assert body(call, 2).include_fenced_brokers is fenced
 
 
 @pytest.mark.parametrize("version", versions(Api.DESCRIBE_CLUSTER))
 @pytest.mark.parametrize("asked", [True, False])
 def test_the_cluster_is_described_with_what_its_user_may_do_where_that_is_asked(version: int, asked: bool) -> None:
-    call = describe_cluster_call(operations=asked, finish=ignore, deadline=None)
+    call = describe_cluster_call(operations=asked, fenced=False, finish=ignore, deadline=None)
     assert body(call, version).include_cluster_authorized_operations is asked
-    nodes = (Node(1, "host-1", 9092), Node(2, "host-2", 9092))
+    nodes = (Node(1, "host-1", 9092, is_fenced=version >= 2), Node(2, "host-2", 9092))
     assert described(version) == Done(ClusterDescription("c", nodes, 2, frozenset({AclOperation.ALTER, AclOperation.DESCRIBE})))
     assert described(version, cluster_authorized_operations=0).result.authorized_operations == frozenset()
     assert described(version, cluster_authorized_operations=NOT_ASKED).result.authorized_operations is None
