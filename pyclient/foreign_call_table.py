@@ -147,7 +147,6 @@ _METHODS: Final = (
     Method("admin", "reset_configs", _K, 'admin.alter_configs({ConfigResource.topic("orders"): {"retention.ms": ConfigChange.delete()}})'),
     Method("admin", "get_broker_version_data", _K, "admin.describe_features()"),
     Method("admin", "api_versions", _K, "admin.describe_features()", "the client chooses the versions of requests itself"),
-    Method("admin", "alter_replica_log_dirs", _KJ, "", "use kafka-reassign-partitions.sh to move replicas between a broker's disks"),
     Method("admin", "poll", _C, "admin.list_topics()", "calls wait for their result, nothing has to be polled"),
     Method("admin", "set_sasl_credentials", _C, "Admin(sasl_plain_password=function)", "the function returns the password of each login; or open another admin client"),
     Method("admin", "describe_client_quotas", _J, 'admin.describe_quotas(QuotaEntity(user="anna"))'),

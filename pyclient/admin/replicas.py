@@ -6,12 +6,15 @@ from typing import Any
 
 from pyclient.admin.calls import AsyncCalls, BlockingCalls, outcomes, raise_failed
 from pyclient.admin.given import brokers as brokers_of
-from pyclient.admin.given import by_partition
+from pyclient.admin.given import by_partition, mapping
 from pyclient.admin.given import partitions as partitions_of
-from pyclient.admin.routing import each
+from pyclient.admin.routing import by_broker, each
 from pyclient.client.facade_base import OPTION
-from pyclient.core.admin.replicas import alter_reassignments_call, describe_log_dirs_call, elect_leaders_call, list_reassignments_call
+from pyclient.core.admin.replicas import (
+    Replica, alter_log_dirs_call, alter_reassignments_call, describe_log_dirs_call, elect_leaders_call, list_reassignments_call,
+)
 from pyclient.core.admin.routing import missing
+from pyclient.core.calls import Call, Finish
 from pyclient.descriptions.replicas import ElectionType, LogDir, Reassignment
 from pyclient.records import TopicPartition
 
@@ -71,6 +74,31 @@ class AsyncReplicaCalls(AsyncCalls):
         found: dict[TopicPartition, Reassignment] = await self._core.call(lambda finish, deadline: list_reassignments_call(
             wanted, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit)
         return dict(sorted(found.items()))
+
+    async def alter_replica_log_dirs(self, directories: Mapping[Replica, str], *, timeout: float | None = OPTION) -> None:
+        """Move replicas to other log directories of their brokers: *directories* has the absolute path of the new one
+        by topic, partition and broker (KIP-113).
+
+        Returns when the brokers have begun to copy: `describe_log_dirs` has a replica in both directories until it has
+        been copied, in the new one with ``is_future``.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            LogDirNotFoundError: the broker has no such directory. KafkaStorageError: the directory has failed.
+                ReplicaNotAvailableError: the broker has no such replica now; should it get one, it will be put there.
+                BrokerNotAvailableError, ClusterAuthorizationError, …: for a single replica; PartialFailureError: for
+                several.
+        """
+        wanted, limit = _directories(directories), self._limit(timeout)
+        brokers: dict[int | None, list[Replica]] = {}
+        for replica in wanted:
+            brokers.setdefault(replica[2], []).append(replica)
+
+        def ask(node: int | None, those: Sequence[Replica], finish: Finish, deadline: float | None) -> Call:
+            return alter_log_dirs_call(those[0][2], {replica: wanted[replica] for replica in those}, finish=finish, deadline=deadline)
+
+        raise_failed(list(wanted), await by_broker(self._core, brokers, ask, limit), what="replica")
 
     async def describe_log_dirs(self, brokers: Iterable[int] | None = None, *, partitions: Iterable[TopicPartition] | None = None,
                                 timeout: float | None = OPTION) -> dict[int, dict[str, LogDir]]:
@@ -142,6 +170,23 @@ class ReplicaCalls(BlockingCalls):
         """
         return self._call(lambda: self._admin.list_partition_reassignments(partitions, timeout=timeout))
 
+    def alter_replica_log_dirs(self, directories: Mapping[Replica, str], *, timeout: float | None = OPTION) -> None:
+        """Move replicas to other log directories of their brokers: *directories* has the absolute path of the new one
+        by topic, partition and broker (KIP-113).
+
+        Returns when the brokers have begun to copy: `describe_log_dirs` has a replica in both directories until it has
+        been copied, in the new one with ``is_future``.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            LogDirNotFoundError: the broker has no such directory. KafkaStorageError: the directory has failed.
+                ReplicaNotAvailableError: the broker has no such replica now; should it get one, it will be put there.
+                BrokerNotAvailableError, ClusterAuthorizationError, …: for a single replica; PartialFailureError: for
+                several.
+        """
+        self._call(lambda: self._admin.alter_replica_log_dirs(directories, timeout=timeout))
+
     def describe_log_dirs(self, brokers: Iterable[int] | None = None, *, partitions: Iterable[TopicPartition] | None = None,
                           timeout: float | None = OPTION) -> dict[int, dict[str, LogDir]]:
         """The log directories of *brokers* (None: of all) by node id and path; with the replicas in each, or those of
@@ -154,6 +199,18 @@ class ReplicaCalls(BlockingCalls):
                 several.
         """
         return self._call(lambda: self._admin.describe_log_dirs(brokers, partitions=partitions, timeout=timeout))
+
+
+def _directories(given: object) -> dict[Replica, str]:
+    found = mapping(given, "directories", '{("orders", 0, 1): "/data/2"}')
+    wrong = [item for item in found.items() if not _is_replica(item[0]) or not isinstance(item[1], str)]
+    if wrong:
+        raise TypeError(f'directories has {wrong[0][0]!r}: {wrong[0][1]!r}; expected a path by topic, partition and broker, as ("orders", 0, 1): "/data/2"')
+    return dict(found)
+
+
+def _is_replica(given: object) -> bool:
+    return isinstance(given, tuple) and [type(each) for each in given] == [str, int, int]
 
 
 def _brokers(tp: TopicPartition, given: Sequence[int] | None) -> list[int] | None:

@@ -39,6 +39,7 @@ class Api(enum.IntEnum):
     CREATE_ACLS = 30
     DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
@@ -125,6 +126,7 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.CREATE_ACLS: VersionRange(1, 3),
     Api.DELETE_ACLS: VersionRange(1, 3),
     Api.DESCRIBE_CONFIGS: VersionRange(1, 4),
+    Api.ALTER_REPLICA_LOG_DIRS: VersionRange(1, 2),
     Api.DESCRIBE_LOG_DIRS: VersionRange(1, 4),
     Api.SASL_AUTHENTICATE: VersionRange(0, 2),
     Api.CREATE_PARTITIONS: VersionRange(0, 3),

@@ -67,6 +67,7 @@ RIGHTS: Final[Mapping[tuple[Api, int | None], Right]] = {
     (Api.UPDATE_FEATURES, CLUSTER): Right("ALTER", more=" (to change its features)"),
     (Api.UNREGISTER_BROKER, CLUSTER): Right("ALTER", more=" (to unregister a broker)"),
     (Api.LIST_CONFIG_RESOURCES, CLUSTER): Right("DESCRIBE_CONFIGS", " of "),
+    (Api.ALTER_REPLICA_LOG_DIRS, CLUSTER): Right("ALTER", more=" (to move replicas)"),
     (Api.DESCRIBE_LOG_DIRS, CLUSTER): Right("DESCRIBE"),
     (Api.DESCRIBE_ACLS, CLUSTER): Right("DESCRIBE", more=" (to see ACLs)"),
     (Api.CREATE_ACLS, CLUSTER): Right("ALTER", more=" (to change ACLs)"),

@@ -19,7 +19,8 @@ NO_FEATURES: Final[Mapping[str, int]] = MappingProxyType({})
 
 class Wanted(NamedTuple):
     """The requested cluster: brokers, Kafka version, broker settings by Kafka's names, start-up timeout, security, the
-    port that the first broker takes, if it is free (None: any), and the levels of features that are not the version's.
+    port that the first broker takes, if it is free (None: any), the levels of features that are not the version's, and
+    how many log directories each broker has.
     """
 
     brokers: int
@@ -29,6 +30,11 @@ class Wanted(NamedTuple):
     security: BrokerSecurity | None = None
     port: int | None = None
     features: Mapping[str, int] = NO_FEATURES
+    log_dirs: int = 1
+
+    def folders(self, first: str) -> str:
+        """The log directories as Kafka's ``log.dirs``: *first*, and others beside it."""
+        return ",".join([first, *(f"{first}-{number}" for number in range(2, self.log_dirs + 1))])
 
     @property
     def format_flags(self) -> list[str]:

@@ -46,25 +46,28 @@ class LocalCluster:
     ``startup_timeout`` is in seconds and does not count the first download of Kafka (55 MB). ``security`` adds
     listeners with TLS and SASL (`bootstrap`), users with `credentials`, and ACLs (`grant`); `bootstrap_servers` stays
     plaintext. The first broker takes *port*, if it is free (with *security* for its listener ``SASL_SSL``); containers
-    choose their own. ``features`` are levels that differ from the version's own: ``{"transaction.version": 1}``; Kafka
-    refuses names and levels that it does not know.
+    choose their own. Each broker has *log_dirs* log directories. ``features`` are levels that differ from the
+    version's own: ``{"transaction.version": 1}``; Kafka refuses names and levels that it does not know.
 
     Brokers are named by node id, 1 to ``brokers``, as in the cluster's metadata. Not thread-safe.
 
     Raises, when entered:
         BrokerStartError: a broker ended or was not ready in time; the message holds the end of its log.
         JavaNotFoundError, JarsUnavailableError, ContainersUnavailableError: something to run brokers with is missing.
-        NotControllableError: ``security`` or ``features`` are wanted of the running cluster in ``PYCLIENT_BOOTSTRAP``.
+        NotControllableError: ``security``, ``features`` or ``log_dirs`` are wanted of the running cluster in
+            ``PYCLIENT_BOOTSTRAP``.
     """
 
     def __init__(self, brokers: int = 1, *, mode: Mode = "auto", version: str = DEFAULT_VERSION,
                  config: Config | None = None, startup_timeout: float = 60.0, security: Security | None = None, port: int | None = None,
-                 features: Mapping[str, int] = NO_FEATURES) -> None:
+                 features: Mapping[str, int] = NO_FEATURES, log_dirs: int = 1) -> None:
         if not 1 <= brokers <= MOST_BROKERS:
             raise ValueError(f"brokers={brokers} is not between 1 and {MOST_BROKERS}")
+        if log_dirs < 1:
+            raise ValueError(f"log_dirs={log_dirs}: a broker needs at least one log directory")
         if mode not in MODES:
             raise ValueError(f"mode={mode!r} is unknown: choose one of {', '.join(MODES)}")
-        self._wanted = Wanted(brokers, version, normalized(config or {}), startup_timeout, port=port, features=features)
+        self._wanted = Wanted(brokers, version, normalized(config or {}), startup_timeout, port=port, features=features, log_dirs=log_dirs)
         self._mode: Final = mode
         self._security: Final = security
         self._backend: Backend | None = None
@@ -267,7 +270,8 @@ class LocalCluster:
         return self._running.logs(self._known(node_id))
 
     def data_dir(self, node_id: int = 1) -> Path:
-        """The folder with a broker's partitions (``topic-0/00000000000000000000.log``), to be read only.
+        """The folder with a broker's partitions (``topic-0/00000000000000000000.log``), to be read only; of several log
+        directories the first one.
 
         Embedded brokers' own; of a broker in a container, a copy made by this call.
         """

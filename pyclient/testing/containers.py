@@ -201,7 +201,7 @@ class ContainerCluster:
             "inter.broker.listener.name": INTERNAL,
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": ",".join(f"{i}@{_alias(i)}:{CONTROLLER_PORT}" for i in members),
-            "log.dirs": DATA,
+            "log.dirs": self._wanted.folders(DATA),
         }
         config = shared_config(self._wanted.brokers) | dict(self._wanted.config)
         settings = own | self._security_settings() | {name: for_node(value, node_id) for name, value in config.items()}

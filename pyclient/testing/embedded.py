@@ -83,7 +83,7 @@ class EmbeddedBroker:
         parts = (self.directory / name for name in ("output.log", "server.log"))
         return "".join(part.read_text("utf-8", "replace") for part in parts if part.is_file())
 
-    def write_properties(self, controllers: Sequence[str], security: Mapping[str, str], config: Mapping[str, str]) -> None:
+    def write_properties(self, controllers: Sequence[str], security: Mapping[str, str], config: Mapping[str, str], log_dirs: str) -> None:
         """Write the properties file: the cluster's *security* and *config*, and the broker's own settings."""
         self.directory.mkdir(exist_ok=True)
         at = {name: f"{name}://{HOST}:{port}" for name, port in self.ports.items()}
@@ -96,7 +96,7 @@ class EmbeddedBroker:
             "controller.listener.names": CONTROLLER,
             "inter.broker.listener.name": INTERNAL if INTERNAL in at else PLAINTEXT,
             "listener.security.protocol.map": protocol_map(at),
-            "log.dirs": str(self.data),
+            "log.dirs": log_dirs,
         }
         self.properties_file.write_text(render_properties(own | dict(security) | {name: for_node(value, self.node_id) for name, value in config.items()}), "utf-8")
 
@@ -242,7 +242,7 @@ class EmbeddedCluster:
         controllers = [broker.controller for broker in self._brokers.values()]
         security = self._security_settings(guard.directory)
         for broker in self._brokers.values():
-            broker.write_properties(controllers, security, config)
+            broker.write_properties(controllers, security, config, self._wanted.folders(str(broker.data)))
         self._format_all(guard)
         for broker in self._brokers.values():
             broker.start(self.jvm, guard, self._training(), self._flags(guard.directory))  # at most one of them trains

@@ -43,15 +43,15 @@ class ExternalCluster:
 
         Raises:
             BrokerStartError: no broker answers there, or fewer than required.
-            NotControllableError: security or features are wanted.
+            NotControllableError: security, features or several log directories are wanted.
         """
         if self._wanted.security is not None:
             raise NotControllableError(
                 f"security= needs brokers with certificates, users and listeners made here, but PYCLIENT_BOOTSTRAP names the running "
                 f"cluster {self._bootstrap}. Unset PYCLIENT_BOOTSTRAP, or give LocalCluster a mode.")
-        if self._wanted.features:
+        if made_here := [name for name, wanted in (("features", self._wanted.features), ("log_dirs", self._wanted.log_dirs > 1)) if wanted]:
             raise NotControllableError(
-                f"features= belongs to brokers made here, but PYCLIENT_BOOTSTRAP names the running cluster {self._bootstrap}. Unset "
+                f"{made_here[0]}= belongs to brokers made here, but PYCLIENT_BOOTSTRAP names the running cluster {self._bootstrap}. Unset "
                 "PYCLIENT_BOOTSTRAP, or give LocalCluster a mode.")
         try:
             self._nodes = discover(parse_addresses(self._bootstrap), timeout_s=self._wanted.startup_timeout_s)

@@ -145,6 +145,7 @@ RIGHTS: list[tuple[str, str, int, str]] = [
     ("plan_throttle", "DescribeConfigs", CLUSTER, "not allowed to DESCRIBE_CONFIGS of the cluster"),
     ("throttle_replication", "IncrementalAlterConfigs", TOPIC, "not allowed to ALTER_CONFIGS of topic 'orders'"),
     ("end_throttle", "DescribeConfigs", TOPIC, "not allowed to DESCRIBE_CONFIGS of topic 'orders'"),
+    ("alter_replica_log_dirs", "AlterReplicaLogDirs", CLUSTER, "not allowed to ALTER the cluster (to move replicas)"),
     ("describe_log_dirs", "DescribeLogDirs", CLUSTER, "not allowed to DESCRIBE the cluster"),
     ("update_features", "UpdateFeatures", CLUSTER, "not allowed to ALTER the cluster (to change its features)"),
     ("unregister_broker", "UnregisterBroker", CLUSTER, "not allowed to ALTER the cluster (to unregister a broker)"),

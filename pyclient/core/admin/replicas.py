@@ -1,9 +1,9 @@
-"""Replicas as calls: elect leaders, reassign, list reassignments, describe log directories."""
+"""Replicas as calls: elect leaders, reassign, list reassignments; log directories: describe, move to another."""
 from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.core.acl_errors import error_of
@@ -17,6 +17,8 @@ from pyclient.records import TopicPartition
 TYPES_SINCE: Final = 1
 """The version of ElectLeaders that has other than preferred ones."""
 UNKNOWN: Final = -1
+Replica: TypeAlias = tuple[str, int, int]
+"""Of a topic's partition, the replica of a broker."""
 
 
 def elect_leaders_call(partitions: Collection[TopicPartition] | None, election: ElectionType, *, timeout: float, finish: Finish,
@@ -77,6 +79,30 @@ def list_reassignments_call(partitions: Collection[TopicPartition] | None, *, ti
 
     return Call(what="listing reassignments", api=Api.LIST_PARTITION_REASSIGNMENTS, target=Anywhere.CONTROLLER, fields=fields, judge=judge,
                 finish=finish, deadline=deadline)
+
+
+def alter_log_dirs_call(node: int, directories: Mapping[Replica, str], *, finish: Finish, deadline: float | None) -> Call:
+    """Move replicas of a broker to others of its log directories; the result maps each to None or its error."""
+    paths: dict[str, list[Replica]] = {}
+    for replica, path in directories.items():
+        paths.setdefault(path, []).append(replica)
+    wanted = [{"path": path, "topics": [{"name": name, "partitions": numbers} for name, numbers in _by_name(those).items()]} for path, those in paths.items()]
+
+    def judge(message: Any) -> CallOutcome:
+        return Done({(topic.topic_name, part.partition_index, node): _log_dir_error(topic.topic_name, part, node)
+                     for topic in message.results for part in topic.partitions})
+
+    return Call(what=f"moving replicas between the log directories of node {node}", api=Api.ALTER_REPLICA_LOG_DIRS, target=Broker(node), judge=judge,
+                finish=finish, deadline=deadline, fields=lambda version: {"dirs": wanted})
+
+
+def _by_name(replicas: Collection[Replica]) -> dict[str, list[int]]:
+    return by_topic((TopicPartition(topic, partition), partition) for topic, partition, _ in replicas)
+
+
+def _log_dir_error(topic: str, part: Any, node: int) -> KafkaError | None:
+    tp = TopicPartition(topic, part.partition_index)
+    return error_of(Api.ALTER_REPLICA_LOG_DIRS, part.error_code, f"broker {node}", tp=tp) if part.error_code else None
 
 
 def describe_log_dirs_call(node: int, partitions: Collection[TopicPartition] | None, *, finish: Finish, deadline: float | None) -> Call:

@@ -10,15 +10,15 @@ import pytest
 from pyclient import AsyncAdmin
 from pyclient.admin import ElectionType, LogDir, Reassignment, ReplicaSize
 from pyclient.codec.apis import Api
-from pyclient.core.admin.replicas import alter_reassignments_call, describe_log_dirs_call, elect_leaders_call, list_reassignments_call
+from pyclient.core.admin.replicas import alter_log_dirs_call, alter_reassignments_call, describe_log_dirs_call, elect_leaders_call, list_reassignments_call
 from pyclient.core.calls import Again, Anywhere, Broker, Done
-from pyclient.errors import ClusterAuthorizationError, InvalidReplicaAssignmentError, KafkaStorageError, NotControllerError, PreferredLeaderNotAvailableError
+from pyclient.errors import ClusterAuthorizationError, InvalidReplicaAssignmentError, KafkaStorageError, LogDirNotFoundError, NotControllerError, PreferredLeaderNotAvailableError
 from pyclient.records import TopicPartition
 from tests.unit.core.test_admin_calls import body, ignore, versions
 from tests.unit.core.world import answer
 
 ONE, TWO, OTHER = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
-NOT_ALLOWED, INVALID, NOT_CONTROLLER, STORAGE, NOT_AVAILABLE, NOT_NEEDED = 31, 39, 41, 56, 80, 84
+NOT_ALLOWED, INVALID, NOT_CONTROLLER, STORAGE, NO_DIRECTORY, NOT_AVAILABLE, NOT_NEEDED = 31, 39, 41, 56, 57, 80, 84
 SECONDS = datetime.timedelta(seconds=3)
 
 
@@ -80,6 +80,21 @@ def test_what_is_moved_is_listed_with_those_that_come_and_go() -> None:
     assert found == Done({ONE: Reassignment((1, 2, 3), (3,), (1,))})
 
 
+@pytest.mark.parametrize("version", versions(Api.ALTER_REPLICA_LOG_DIRS))
+def test_each_replica_is_moved_to_its_directory_and_has_its_own_outcome(version: int) -> None:
+    call = alter_log_dirs_call(2, {("t", 0, 2): "/a", ("t", 1, 2): "/b", ("u", 0, 2): "/a"}, finish=ignore, deadline=None)
+    assert call.target == Broker(2)
+    assert [(each.path, [(topic.name, topic.partitions) for topic in each.topics]) for each in body(call, version).dirs] == [
+        ("/a", [("t", (0,)), ("u", (0,))]), ("/b", [("t", (1,))])]
+    results = [{"topic_name": name, "partitions": [{"partition_index": number, "error_code": code}]} for name, number, code in (("t", 0, 0), ("t", 1, NO_DIRECTORY))]
+    found = call.judge(answer(Api.ALTER_REPLICA_LOG_DIRS, version, results=results))
+    assert isinstance(found, Done)
+    assert found.result[("t", 0, 2)] is None
+    error = found.result[("t", 1, 2)]
+    assert isinstance(error, LogDirNotFoundError)
+    assert (error.topic_partition, "broker 2" in str(error)) == (TWO, True)
+
+
 @pytest.mark.parametrize("version", versions(Api.DESCRIBE_LOG_DIRS))
 def test_log_directories_have_their_replicas_and_a_failed_one_its_error(version: int) -> None:
     call = describe_log_dirs_call(2, [ONE], finish=ignore, deadline=None)
@@ -101,6 +116,8 @@ def test_log_directories_have_their_replicas_and_a_failed_one_its_error(version:
     (lambda admin: admin.elect_leaders(["t"]), "expected partitions"),
     (lambda admin: admin.elect_leaders([ONE], 7), "7 is not a valid ElectionType"),
     (lambda admin: admin.alter_partition_reassignments({ONE: []}), "None cancels a reassignment"),
+    (lambda admin: admin.alter_replica_log_dirs({ONE: "/data"}), "expected a path by topic, partition and broker"),
+    (lambda admin: admin.alter_replica_log_dirs({("t", 0, 1): None}), "expected a path by topic, partition and broker"),
 ])
 def test_wrong_arguments_are_refused_before_a_request(call: Any, words: str) -> None:
     with pytest.raises((TypeError, ValueError), match=words):

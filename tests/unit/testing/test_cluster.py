@@ -1,6 +1,8 @@
 """The choice of a backend, and errors of misuse; brokers run in tests/broker and tests/containers."""
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyclient.testing import LocalCluster, LocalClusterError, NotControllableError
@@ -103,6 +105,13 @@ def test_features_are_flags_of_the_formatter() -> None:
     assert WANTED._replace(features={"transaction.version": 1}).format_flags == ["--feature", "transaction.version=1"]
 
 
-def test_features_of_a_running_cluster_are_refused() -> None:
-    with pytest.raises(NotControllableError, match="features= belongs to brokers made here.*host:1"):
-        ExternalCluster(WANTED._replace(features={"transaction.version": 1}), "host:1").open()
+def test_log_directories_lie_beside_the_first_one() -> None:
+    assert [WANTED._replace(log_dirs=count).folders("/data") for count in (1, 3)] == ["/data", "/data,/data-2,/data-3"]
+    with pytest.raises(ValueError, match="log_dirs=0"):
+        LocalCluster(log_dirs=0)
+
+
+@pytest.mark.parametrize("wanted", [{"features": {"transaction.version": 1}}, {"log_dirs": 2}])
+def test_features_and_log_directories_of_a_running_cluster_are_refused(wanted: dict[str, Any]) -> None:
+    with pytest.raises(NotControllableError, match=f"{next(iter(wanted))}= belongs to brokers made here.*host:1"):
+        ExternalCluster(WANTED._replace(**wanted), "host:1").open()
