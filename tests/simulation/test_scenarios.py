@@ -1,15 +1,22 @@
 """The named scenarios over many seeds, and that they can fail: each finds a client that does not notice a cut."""
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from pyclient.buffers.fetch_buffer import FetchBuffer
 from pyclient.core.fetching.positions import Position
+from pyclient.core.fetching.preferred_replicas import PreferredReplicas
+from pyclient.core.fetching.responses import FetchResponses
 from pyclient.testing.simulation.__main__ import main
 from pyclient.testing.simulation.run import Outcome
 from pyclient.testing.simulation.scenarios import SCENARIOS, Scene, run_scenario
 
 SEEDS = range(24)
+FEW_SEEDS = range(8)
 NAMES = tuple(SCENARIOS)
+WITH_A_CUT = ("acknowledged-and-lost", "diverged-logs", "epochs-0-and-1-from-120", "a-follower-is-cut-back")
 
 
 def described(outcome: Outcome) -> str:
@@ -29,6 +36,24 @@ def test_C11_of_two_logs_that_hold_different_records_at_the_same_offsets_the_one
     assert outcome.broken is None, described(outcome)
 
 
+@pytest.mark.parametrize("seed", FEW_SEEDS)
+def test_C09_a_follower_that_has_less_than_its_readers_ask_for_is_no_truncated_log(seed: int) -> None:
+    outcome = run_scenario("a-follower-lags", seed)
+    assert outcome.broken is None, described(outcome)
+
+
+@pytest.mark.parametrize("seed", FEW_SEEDS)
+def test_C09_a_follower_that_lost_its_logs_end_is_no_truncated_log_for_readers_who_hold_what_they_have_not_read(seed: int) -> None:
+    outcome = run_scenario("a-follower-was-cut", seed)
+    assert outcome.broken is None, described(outcome)
+
+
+@pytest.mark.parametrize("seed", FEW_SEEDS)
+def test_C11_what_a_follower_has_lost_to_a_new_leader_and_its_readers_have_not_read_is_no_truncation_to_them(seed: int) -> None:
+    outcome = run_scenario("a-follower-is-cut-back", seed)
+    assert outcome.broken is None, described(outcome)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_C11_a_reader_of_epoch_0_from_0_and_1_from_120_goes_back_to_where_its_history_and_the_log_differ(seed: int) -> None:
     outcome = run_scenario("epochs-0-and-1-from-120", seed)
@@ -40,7 +65,7 @@ def test_a_scenario_repeats_exactly(name: str) -> None:
     assert run_scenario(name, 5).digest == run_scenario(name, 5).digest
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WITH_A_CUT)
 def test_a_scenario_finds_a_client_that_names_no_epochs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Position, "epoch", -1)
     assert any(run_scenario(name, seed).broken for seed in range(10))
@@ -57,6 +82,27 @@ def test_S11_a_scenario_that_does_not_happen_has_failed() -> None:
         scene.elect(2)
 
     assert Scene(1, nothing_is_cut).go().invariant == "S11 the_scenario_happens"
+
+
+@pytest.mark.parametrize("name", ["a-follower-lags", "a-follower-was-cut"])
+def test_a_scenario_finds_a_client_that_believes_a_follower(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_data = FetchResponses._on_data
+
+    def of_the_leader(self: FetchResponses, now: float, _node: int, position: Position, fetched: Any) -> None:
+        on_data(self, now, self._metadata.cluster.leader(position.tp) or 0, position, fetched)
+
+    monkeypatch.setattr(FetchResponses, "_on_data", of_the_leader)
+    assert any(run_scenario(name, seed).broken for seed in SEEDS)
+
+
+def test_a_scenario_finds_a_client_whose_rack_is_heard_by_a_leader_that_is_to_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PreferredReplicas, "doubt", lambda self, tp, _now: self.end(tp))
+    assert any(run_scenario("a-follower-is-cut-back", seed).broken for seed in SEEDS)
+
+
+def test_a_scenario_finds_a_client_that_forgets_what_it_holds_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FetchBuffer, "unread", lambda _self, _tp: None)
+    assert any(run_scenario("a-follower-is-cut-back", seed).broken for seed in SEEDS)
 
 
 @pytest.mark.parametrize("name", NAMES)

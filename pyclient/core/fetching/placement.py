@@ -80,6 +80,7 @@ class Placement:
         self._paused.discard(tp)
         self._held.discard(tp)
         self._preferred.end(tp)
+        self._preferred.settle(tp)
         self.remove(tp)
 
     def is_fetchable(self, position: Position) -> bool:

@@ -1,7 +1,7 @@
 """Which replica is read instead of the leader, because it is nearer (KIP-392, C09).
 
-Knows leases and unreachable nodes; does not fetch. A lease ends with its time, an error, another leader, or when
-the replica goes offline; then the leader is read again, and may name the same one.
+Knows leases, unreachable nodes and replicas that are in doubt; does not fetch. A lease ends with its time, an error,
+another leader, or when the replica goes offline; then the leader is read again, and may name the same one.
 """
 from __future__ import annotations
 
@@ -34,18 +34,21 @@ class PreferredReplicas:
         self._leases: dict[int, dict[TopicPartition, Lease]] = {}  # by replica, the oldest first
         self._missed: dict[int, float] = {}  # since when a replica cannot be reached
         self._alone_until = 0.0
+        self._doubted: dict[TopicPartition, float] = {}  # until when
 
     def __len__(self) -> int:
         return len(self._at)
 
     def rack(self, now: float) -> str:
-        """The client's rack. Empty while a replica that leaders would name cannot be reached: then leaders serve us."""
-        return self._rack if now >= self._alone_until else ""
+        """The client's rack. Empty while leaders would name a replica that is in doubt or cannot be reached: then they
+        serve us."""
+        alone = now < self._alone_until or any(now < until for until in self._doubted.values())
+        return "" if alone else self._rack
 
     @property
     def are_used(self) -> bool:
-        """Whether some partition is read from a replica that its leader has named."""
-        return bool(self._at)
+        """Whether some partition is read from a replica that its leader has named, or that replica is in doubt."""
+        return bool(self._at or self._doubted)
 
     def of(self, tp: TopicPartition) -> int | None:
         """The replica to read instead of the leader."""
@@ -72,6 +75,17 @@ class PreferredReplicas:
         if not leases:
             del self._leases[replica]
             self._missed.pop(replica, None)
+
+    # ---- doubts: a replica's log may be behind its leader's, or cut, so it may be wrong about our position ----------
+
+    def doubt(self, tp: TopicPartition, now: float) -> None:
+        """Ask the leader, without our rack: else it might name the same replica, which would say the same."""
+        self.end(tp)
+        self._doubted[tp] = now + self._lease  # an end, as the partition may be paused meanwhile
+
+    def settle(self, tp: TopicPartition) -> None:
+        """The leader has answered."""
+        self._doubted.pop(tp, None)
 
     # ---- leases that end: each method returns the partitions to read from their leaders again ----------------------
 

@@ -91,15 +91,21 @@ class FetchResponses:
             if fetched.error_code:
                 self._on_partition_error(now, node, position, fetched, nodes)
             else:
-                self._on_data(now, position, fetched)
+                self._on_data(now, node, position, fetched)
             self._placement.place(tp)
 
     # ---- data -------------------------------------------------------------------------------------------------------
 
-    def _on_data(self, now: float, position: Position, fetched: Any) -> None:
+    def _on_data(self, now: float, node: int, position: Position, fetched: Any) -> None:
+        leads = node == self._metadata.cluster.leader(position.tp)
+        if leads:
+            self._preferred.settle(position.tp)
         diverging = getattr(fetched, "diverging_epoch", None)  # since version 12; without a divergence both are -1
         if diverging is not None and diverging.epoch >= 0 and diverging.end_offset >= 0:
-            self._on_divergence(now, position, diverging.epoch, diverging.end_offset)
+            if leads:
+                self._on_divergence(now, position, diverging.epoch, diverging.end_offset)
+            else:
+                self._doubt(now, position)
             return
         position.high_watermark = fetched.high_watermark
         if getattr(fetched, "preferred_read_replica", NO_REPLICA) != NO_REPLICA:  # since version 11
@@ -151,6 +157,11 @@ class FetchResponses:
             self._metadata.request_update()
             self._placement.rest(position, now)
 
+    def _doubt(self, now: float, position: Position) -> None:
+        """C09: only the leader knows what the log holds. A follower may be behind, or have lost what it had."""
+        self._preferred.doubt(position.tp, now)
+        self._placement.rest(position, now)
+
     # ---- errors -----------------------------------------------------------------------------------------------------
 
     def _on_partition_error(self, now: float, node: int, position: Position, fetched: Any, nodes: Mapping[int, Node]) -> None:
@@ -170,7 +181,7 @@ class FetchResponses:
 
     def _on_out_of_range(self, now: float, node: int, position: Position) -> None:
         if node != self._metadata.cluster.leader(position.tp):
-            self._placement.rest(position, now)  # C09: only the leader knows what the log holds
+            self._doubt(now, position)
         elif position.history:
             # C11: brokers also return it for an offset in the log if they do not know the epoch: fetch without one.
             position.history.clear()

@@ -1,4 +1,5 @@
-"""Named scenarios: logs are truncated while producers write and consumers of every reset policy read (C11, KIP-320).
+"""Named scenarios: logs are truncated, and followers lag or lose their log's end, while producers write and consumers
+of every reset policy read (C09, C11, KIP-320, KIP-392).
 
 A scenario is a run with fixed faults; the seed decides sizes, paces, options and what the network does. All invariants
 hold as in any run, and in the end every reader's view must be the remaining log, from where the reader began.
@@ -12,7 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from pyclient.codec.record import Record
-from pyclient.records import TopicPartition
+from pyclient.records import OffsetAndMetadata, TopicPartition
 from pyclient.testing.fake.model.elections import NO_LEADER
 from pyclient.testing.fake.model.partition import Partition
 from pyclient.testing.simulation.facts import Cut, Facts
@@ -52,6 +53,48 @@ class Reader(ConsumingService):
         super().__init__(world, facts, judge, plan, number)
         self._seeks = self._restless = False
         self.view: dict[int, bytes] = {}
+        self._goes_on = asyncio.Event()
+        self._goes_on.set()
+        self._target: int | None = None
+        self.stands = False
+        """It polls no more: what is fetched stays unread."""
+
+    async def _step(self) -> None:
+        self.stands = not self._goes_on.is_set()
+        await self._goes_on.wait()
+        self.stands = False
+        if self._target is not None:
+            self._seek_with_its_epoch(self._target)
+            self._target = None
+        await super()._step()
+
+    def stand_still(self) -> None:
+        """Poll no more from the next step on, until `go_on`."""
+        self._goes_on.clear()
+
+    def go_on(self) -> None:
+        """Poll again."""
+        self._goes_on.set()
+
+    @property
+    def source(self) -> int | None:
+        """The follower that it reads from; None: it reads from the leader."""
+        return self._consumer._core.fetcher._preferred.of(LOG)
+
+    @property
+    def fetched(self) -> int:
+        """The offset that it fetches next."""
+        return self._consumer._core.fetcher.positions[LOG].offset
+
+    def seek(self, offset: int) -> None:
+        """Let it seek to this offset before its next poll; it knows the epoch of the record before."""
+        self._target = offset
+
+    def _seek_with_its_epoch(self, offset: int) -> None:
+        epoch = self._facts.stored[LOG][offset - 1].epoch
+        self._consumer.seek(LOG, OffsetAndMetadata(offset, leader_epoch=epoch))
+        self._facts.resumed(self.name, LOG, offset, epoch)
+        self.view.clear()
 
     def _on_record(self, record: Record) -> None:
         if self.policy == "none" and record.offset < self.next:
@@ -116,9 +159,27 @@ class Scene(Run):
                 self.require(False, f"in {PATIENCE_S:.0f} s did not happen: {what}")
             await asyncio.sleep(STEP_S)
 
+    async def stand_still(self, *readers: Reader) -> None:
+        """Let these poll no more, and wait until they stand."""
+        for each in readers:
+            each.stand_still()
+        await self.until(lambda: all(each.stands for each in readers), "they stand still")
+
+    async def let_poll_once(self, reader: Reader) -> None:
+        """Let one that stands still poll once."""
+        reader.go_on()
+        await self.until(lambda: not reader.stands, "it polls")
+        await self.stand_still(reader)
+
+    async def write_in_bursts(self, count: int) -> None:
+        """Write so often, so that one who reads gets several responses."""
+        for _ in range(count):
+            await self.writer.write(self.random.randint(1, 30))
+            await asyncio.sleep(self.random.uniform(0.0, 0.5))
+
     async def all_have_read(self) -> None:
-        """Wait until every reader has come to the end of what is committed."""
-        await self.until(lambda: all(each.next >= self.partition.log.high_watermark for each in self.readers), "all have read everything")
+        """Wait until every reader that polls has come to the end of what is committed."""
+        await self.until(lambda: all(each.next >= self.partition.log.high_watermark for each in self.readers if not each.stands), "all have read everything")
 
     async def some_have_read(self) -> None:
         """Let the readers read: mostly all of it, else for some time."""
@@ -267,10 +328,84 @@ def _require_history(scene: Scene) -> None:
     scene.require(epochs == [(0, 0), (1, HISTORY)], f"the epochs are {epochs}")
 
 
+async def _read_from_broker_2(scene: Scene) -> None:
+    """Every reader reads from the follower in its rack."""
+    await scene.writer.write(scene.random.randint(20, 80))
+    await scene.until(lambda: all(each.source == 2 for each in scene.readers), "all read from broker 2")
+
+
+async def _follower_lags(scene: Scene) -> None:
+    """Readers go to what only the leader has yet, and the follower that they read from answers."""
+    random, partition = scene.random, scene.partition
+    await _read_from_broker_2(scene)
+    await scene.all_have_read()
+    partition.set_lag(math.inf, 2)
+    held = partition.log_of(2).end
+    await scene.writer.write(random.randint(2, 40))
+    scene.require(partition.log_of(2).end == held and partition.log.high_watermark > held, "the follower does not lag")
+    for each in scene.readers:
+        each.seek(random.randint(held + 1, partition.log.high_watermark))
+    await scene.some_have_read()
+    await scene.heal()
+    await scene.writer.write(random.randint(1, 60))
+
+
+async def _follower_was_cut(scene: Scene) -> None:
+    """A follower loses power while readers hold what they have fetched from it and not read."""
+    random, kafka, partition = scene.random, scene.world.kafka, scene.partition
+    await _read_from_broker_2(scene)
+    await scene.stand_still(*scene.readers)
+    await scene.write_in_bursts(random.randint(1, 4))
+    await asyncio.sleep(random.uniform(0.0, 3.0))
+    kafka.kill(2)
+    partition.cut(2, random.randint(0, partition.log_of(2).end - 1))
+    partition.set_lag(math.inf, 2)
+    await asyncio.sleep(random.choice((0.0, 0.1, 1.0)))
+    kafka.restart(2)
+    for each in scene.readers:
+        each.go_on()
+    await scene.some_have_read()
+    await scene.heal()
+    await scene.writer.write(random.randint(1, 60))
+
+
+async def _follower_is_cut_back(scene: Scene) -> None:
+    """A follower is cut back to where its log and the new leader's part, while readers hold unread what it has lost."""
+    random, kafka, partition = scene.random, scene.world.kafka, scene.partition
+    await _read_from_broker_2(scene)
+    standing = random.sample(scene.readers, 2)
+    await scene.stand_still(*standing)
+    await scene.write_in_bursts(random.randint(1, 4))
+    partition.set_lag(math.inf, 3)
+    await scene.write_in_bursts(random.randint(1, 2))  # is acknowledged when broker 3 has left the ISR
+    await scene.some_have_read()
+    for each in standing:
+        if random.random() < 0.7:
+            await scene.let_poll_once(each)  # what it fetches then may be on both sides of the cut
+    await asyncio.sleep(random.uniform(0.0, 3.0))
+    kafka.kill(1)
+    kafka.kill(2)
+    scene.require(partition.leader == NO_LEADER, "a broker leads without an unclean election")
+    cut = scene.elect(3)
+    kafka.restart(2)
+    await scene.until(lambda: partition.isr == [2, 3], "the follower is in sync")
+    scene.require(partition.log_of(2).end == cut.at and cut.lost, "the follower has lost nothing")
+    await scene.writer.write(random.choice((0, 1, 60, 150)))
+    for each in scene.readers:
+        each.go_on()
+    await scene.all_have_read()
+    await scene.heal()
+    await scene.writer.write(random.randint(1, 60))
+
+
+NEAR: Final = {"min.insync.replicas": 1, "replica_selector_class": "rack-aware"}
 SCENARIOS: Final[Mapping[str, tuple[Callable[[Scene], Awaitable[None]], Mapping[str, object]]]] = {
     "acknowledged-and-lost": (_acknowledged_and_lost, {"min.insync.replicas": 1}),
     "diverged-logs": (_diverged_logs, {"min.insync.replicas": 1}),
     "epochs-0-and-1-from-120": (_epochs_0_and_1, {"min.insync.replicas": 1}),
+    "a-follower-lags": (_follower_lags, NEAR),
+    "a-follower-was-cut": (_follower_was_cut, NEAR),
+    "a-follower-is-cut-back": (_follower_is_cut_back, NEAR),
 }
 """Name → what happens, and the brokers' settings."""
 
@@ -296,4 +431,5 @@ def _reads(random: Random, policy: str) -> dict[str, Any]:
         "max_poll_records": random.choice((7, 50, 500)), "max_partition_fetch_bytes": random.choice((400, 4096, 1 << 20)),
         "fetch_max_wait_ms": random.choice((100, 1000)), "request_timeout_ms": 4000, "retry_backoff_ms": 50, "reconnect_backoff_ms": 50,
         "reconnect_backoff_max_ms": 500, "default_api_timeout_ms": 15_000, "metadata_max_age_ms": random.choice((3000, 30_000)),
+        "client_rack": "rack-2",
     }

@@ -280,7 +280,7 @@ class ConsumingService:
         self._consumer: AsyncConsumer = self._made()
 
     def _made(self) -> AsyncConsumer:
-        consumer = self._world.consumer(self.name, group_id=self._group, client_rack=self._rack, **self._options)
+        consumer = self._world.consumer(self.name, group_id=self._group, **{"client_rack": self._rack, **self._options})
         observe_consumer(self.name, consumer._core, self._judge)
         self._facts.resets[self.name] = consumer._core.config.auto_offset_reset
         return consumer

@@ -81,6 +81,48 @@ def test_C09_an_offset_out_of_a_followers_range_is_fetched_from_the_leader_and_n
         assert fetching.looks_up()[1] == {A0: -2}
 
 
+BEHIND: dict[str, object] = {"diverging_epoch": {"epoch": 0, "end_offset": 3}}
+
+
+@pytest.mark.parametrize("contradiction", [BEHIND, OUT_OF_RANGE], ids=["a diverging epoch", "out of range"])
+def test_C09_what_a_follower_says_of_the_logs_end_is_asked_of_the_leader_which_does_not_hear_our_rack(
+        fetching: Fetching, contradiction: int | dict[str, object]) -> None:
+    sent = goes_near(fetching, A0)
+    gives(sent, {A0: batch(0, 7)})
+    gives(fetching.fetches(), {A0: contradiction})
+    assert fetching.turn() == []
+    fetching.world.after(1.0)
+    sent = fetching.fetches()
+    assert (sent.node, offsets_of(sent), sent.body.rack_id) == (1, {A0: 7}, "")
+    gives(sent, {A0: batch(7)})
+    assert fetching.offsets() == [*range(8)]
+    sent = fetching.fetches()
+    assert (sent.node, offsets_of(sent), sent.body.rack_id) == (1, {A0: 8}, "r1")
+
+
+def test_C11_a_log_that_was_cut_is_believed_to_the_leader_after_a_follower_has_said_so(fetching: Fetching) -> None:
+    sent = goes_near(fetching, A0)
+    gives(sent, {A0: batch(0, 7)})
+    gives(fetching.fetches(), {A0: BEHIND})
+    fetching.world.after(1.0)
+    gives(fetching.fetches(), {A0: BEHIND})
+    sent = fetching.fetches()
+    assert (sent.node, offsets_of(sent), sent.body.rack_id) == (1, {A0: 0}, "r1")  # nothing of it was returned
+
+
+@pytest.mark.parametrize("given_up", [True, False])
+def test_C09_leaders_hear_our_rack_again_after_a_lease_or_when_the_doubted_partition_is_given_up(fetching: Fetching, given_up: bool) -> None:
+    gives(goes_near(fetching, A0, A1), {A0: OUT_OF_RANGE})
+    fetching.fetcher.pause([A0])
+    fetching.world.after(1.0)
+    if given_up:
+        fetching.fetcher.assign([A1, A2], fetching.world.now)
+        fetching.fetcher.seek(A2, 0)
+    else:
+        fetching.world.after(LEASE)
+    assert {each.body.rack_id for each in fetching.turn()} == {"r1"}
+
+
 def test_C09_a_follower_and_a_leader_that_never_agree_cause_no_busy_loop(fetching: Fetching) -> None:
     sent = goes_near(fetching, A0)
     for pause in (1, 2, 4):

@@ -131,6 +131,30 @@ def test_readers_are_sent_to_the_replica_in_their_rack() -> None:
         assert driver.read(0, rack="b").preferred_read_replica == 2
 
 
+def test_readers_are_sent_to_a_replica_once_the_leader_knows_that_it_has_the_offset() -> None:
+    with ClusterDriver(racks=("a", "b", "c"), replica_selector_class="rack", replica_lag_ms=100) as driver:
+        driver.advance(1)
+        driver.produce(acks=1)
+        driver.advance(0.11)
+        assert driver.read(1, rack="b").preferred_read_replica == 2
+        driver.lead(3)
+        assert driver.read(0, broker=3, rack="b").preferred_read_replica == -1
+        driver.advance(0.11)
+        assert driver.read(0, broker=3, rack="b").preferred_read_replica == 2
+
+
+def test_a_follower_that_is_behind_its_reader_says_where_its_log_ends() -> None:
+    with filled() as driver:
+        driver.kill(2)
+        driver.do(lambda: driver.partition.cut(2, 1))
+        driver.do(lambda: driver.partition.set_lag(math.inf, 2))
+        driver.restart(2)
+        found = driver.read(3, broker=2, last_epoch=0)
+        assert (found.diverging_epoch.epoch, found.diverging_epoch.end_offset, bytes(found.records)) == (0, 1, b"")
+        assert int(driver.read(3, broker=2).error_code) == 1
+        assert bytes(driver.read(1, broker=2).records) == b""
+
+
 # ---- sessions --------------------------------------------------------------------------------------------------------
 
 

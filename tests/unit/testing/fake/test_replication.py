@@ -106,6 +106,35 @@ def test_a_stuck_follower_leaves_the_isr() -> None:
         assert sorted(driver.partition.isr) == [1, 2, 3]
 
 
+def test_one_follower_may_lag_while_the_others_do_not() -> None:
+    with ClusterDriver(replica_lag_time_max_ms=10_000) as driver:
+        driver.do(lambda: driver.partition.set_lag(math.inf, 3))
+        driver.produce(acks=1)
+        assert (driver.ends(), driver.marks()) == ({1: 1, 2: 1, 3: 0}, {1: 0, 2: 0, 3: 0})
+        driver.advance(11)
+        assert (driver.partition.isr, driver.marks()) == ([1, 2], {1: 1, 2: 1, 3: 0})
+        driver.do(lambda: driver.partition.set_lag(0, 3))
+        assert (driver.partition.isr, driver.marks()) == ([1, 2, 3], {1: 1, 2: 1, 3: 1})
+
+
+def test_a_follower_that_lost_the_end_of_its_log_copies_it_again() -> None:
+    with ClusterDriver() as driver:
+        for _ in range(4):
+            driver.produce()
+        driver.kill(3)
+        driver.do(lambda: driver.partition.set_lag(math.inf, 3))
+        driver.do(lambda: driver.partition.cut(3, 1))
+        driver.restart(3)
+        assert (driver.ends(), driver.marks(), driver.partition.known_end(3)) == ({1: 4, 2: 4, 3: 1}, {1: 4, 2: 4, 3: 1}, -1)
+        driver.do(lambda: driver.partition.set_lag(0, 3))
+        assert (driver.values(3), driver.partition.known_end(3)) == (driver.values(1), 4)
+
+
+def test_only_the_log_of_a_broker_that_is_down_can_be_cut() -> None:
+    with ClusterDriver() as driver, pytest.raises(IllegalStateError, match="broker 3 runs: kill it before its log of t-0 is cut"):
+        driver.do(lambda: driver.partition.cut(3, 0))
+
+
 def test_followers_learn_what_a_smaller_isr_commits() -> None:
     with ClusterDriver(failure_detection_ms=5000) as driver:
         driver.kill(2)
