@@ -18,6 +18,7 @@ from pyclient.codec.avro_input import AvroInput, MisfitError
 from pyclient.codec.avro_program import AvroNode, arrow_type, finished, node_of
 from pyclient.codec.avro_resolution import Plan, UnresolvedError, plan_of
 from pyclient.codec.avro_rows import AvroRows
+from pyclient.codec.avro_scan_program import ScanProgram
 from pyclient.errors import ConfigurationError, KafkaError, SchemaRegistryError, SerializationError
 from pyclient.records import Headers, TopicPartition
 from pyclient.serializers.avro_codec import AvroWriter, ColumnSource, Prefix, is_bytes, reader_of
@@ -97,11 +98,15 @@ def _source(serde: Any, *, is_key: bool) -> ColumnSource:
 
 
 class _Way(NamedTuple):
-    """How data of one writer's schema is read: by *plan*, after *translate* wrote each row again as the plan's node."""
+    """How data of one writer's schema is read: by *plan*, after *translate* wrote each row again as the plan's node.
+
+    *wrong* says what is wrong with a row that the columns refuse, as for single records.
+    """
 
     name: str
     plan: Plan
     translate: Callable[[bytes], bytes] | None
+    wrong: Callable[[bytes], str]
 
 
 class _Side:
@@ -152,12 +157,12 @@ def _way(writer: AvroSchema, wanted: tuple[AvroSchema, AvroNode] | None, *, raw:
     try:
         node = node_of(writer.parsed)
         plan = Plan(node, None) if wanted is None else plan_of(node, wanted[1])
-        return _Way(name, plan, _with_length if raw and is_bytes(writer) else None)
+        return _Way(name, plan, _with_length if raw and is_bytes(writer) else None, ScanProgram(writer.parsed).scan().wrong)
     except (UnresolvedError, ConfigurationError) as error:
         if wanted is None:
             raise SerializationError(str(error)) from error
     reader, rewritten = reader_of(writer, wanted[0]), AvroWriter(wanted[0], validate=False)
-    return _Way(name, Plan(wanted[1], None), lambda data: rewritten.encode(reader.decode(data)))
+    return _Way(name, Plan(wanted[1], None), lambda data: rewritten.encode(reader.decode(data)), ScanProgram(wanted[0].parsed).scan().wrong)
 
 
 def _with_length(data: bytes) -> bytes:
@@ -176,11 +181,14 @@ class _Group:
         found, change = finished(self.node, self.columns), self.way.plan.change
         return found if change is None else change(found)
 
-    def fault(self) -> SerializationError:
-        """What was wrong with the last row."""
+    def fault(self, row: bytes) -> SerializationError:
+        """What was wrong with *row*, the last one."""
+        return SerializationError(f"not valid Avro data of {self.way.name}: {self.way.wrong(row) or self._unfit()}")
+
+    def _unfit(self) -> str:
+        """Why valid data has no place in the columns: their memory, or what the reader's logical type limits."""
         path = list(self.node.walk())[self.columns.fault_node].path
-        where = f"{'.'.join(path)}: " if path else ""
-        return SerializationError(f"not valid Avro data of {self.way.name}: {where}{self.columns.fault}")
+        return f"{'.'.join(path)}: {self.columns.fault}" if path else self.columns.fault
 
 
 class _Decoding:
@@ -266,7 +274,7 @@ class _Decoding:
     def _fast(self, group: _Group, start: int, stop: int, skip: int) -> None:
         at, end = start + self._at, stop + self._at
         while (at := group.columns.add_rows(*self._addresses, at, end, skip)) < end:
-            self._fail(at - self._at, group.fault())
+            self._fail(at - self._at, group.fault(self._data[at - self._at].as_py()[skip:]))
             group.columns.add_null()
             at += 1
 
@@ -274,8 +282,8 @@ class _Decoding:
         for row in rows:
             data = self._data[row].as_py()
             try:
-                if data is not None and not group.columns.add(translate(data[skip:])):
-                    raise group.fault()
+                if data is not None and not group.columns.add(data := translate(data[skip:])):
+                    raise group.fault(data)
             except SerializationError as error:
                 self._fail(row, error)
                 data = None

@@ -11,11 +11,11 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyclient.codec.avro_defaults import encoded_default
+from pyclient.codec.avro_scan_program import ScanProgram
 from pyclient.errors import SerializationError, with_article
 from pyclient.records import Headers
 from pyclient.redaction import in_one_line
 from pyclient.serializers.avro_parts import is_recursive, part_of
-from pyclient.serializers.avro_scan import AvroScan, DamagedError
 from pyclient.serializers.avro_schema import AvroSchema
 
 MOST_SHOWN: Final = 5
@@ -107,8 +107,7 @@ class AvroReader:
         self._writer = writer.parsed
         self._reader = None if reader is None or reader.text == writer.text else _with_defaults(reader.parsed)
         self._read = schemaless_reader
-        self._scan: Final = AvroScan(writer.parsed)
-        self._is_scanned = self._scan.is_needed
+        self._scan: Final = ScanProgram(writer.parsed).scan()
 
     def decode(self, data: bytes) -> Any:
         """The value.
@@ -117,32 +116,12 @@ class AvroReader:
             SerializationError: the data is damaged, longer than one value, nested too deeply, or does not fit the
                 reader's schema.
         """
-        if self._is_scanned:
-            self._check(data)
-        source = io.BytesIO(data)
+        if wrong := self._scan.wrong(data):
+            raise self._error(wrong)
         try:
-            value = self._read(source, self._writer, self._reader)
-        except Exception as error:
-            raise self._explained(data, error) from error
-        if source.tell() != len(data):
-            raise self._error(f"{len(data) - source.tell()} B follow the value's end")
-        return value
-
-    def _check(self, data: bytes) -> None:
-        try:
-            self._scan.check(data)
-        except DamagedError as error:
-            raise self._error(error) from None
-        except RecursionError:
-            raise self._error("the data is nested too deeply") from None
-
-    def _explained(self, data: bytes, error: Exception) -> SerializationError:
-        """The scan finds the field of damaged data; what it accepts did not fit the reader's schema or logical type."""
-        try:
-            self._scan.check(data)
-        except (DamagedError, RecursionError) as damage:
-            return self._error(damage)
-        return self._error(f"{type(error).__name__}: {_reason(error)}")
+            return self._read(io.BytesIO(data), self._writer, self._reader)
+        except Exception as error:  # of the reader's schema, or of a logical type
+            raise self._error(f"{type(error).__name__}: {_reason(error)}") from error
 
     def _error(self, why: object) -> SerializationError:
         reader = f", read as {_shown(self.reader)}" if self.reader is not None and self._reader is not None else ""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pyclient.codec.avro_program import KINDS
 from pyclient.codec.avro_values import AvroPart
 
-UNION: Final = len(KINDS)
+UNION: Final = KINDS.index("union")
 OTHER: Final = -1
 """The kind of a part that takes no value."""
 PRIMITIVES: Final = frozenset(KINDS[: KINDS.index("fixed")])

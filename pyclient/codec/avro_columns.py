@@ -2,29 +2,23 @@
 # cython: freethreading_compatible=True, embedsignature=True
 """Avro's binary encoding into the buffers of Arrow columns, with no Python object per value.
 
-A schema is a flat program (`avro_program`): one node for each column, a subtree directly behind its parent. Every read
-is compared with the end of its row and a count with the bytes left. Items that take no bytes take no memory either, and
-`memory` bounds the rest. Knows nodes and bytes; knows no schemas, no registry, no pyarrow.
+A schema is a flat program (`avro_program`): one node for each column, a subtree directly behind its parent. What data
+must be is `avro_rules`, as for single records. Items that take no bytes take no memory either, and `memory` bounds the
+rest: a row whose nulls may exceed it is scanned first. Knows nodes and bytes, no schemas, no registry, no pyarrow.
 """
 import cython
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
-from cython.cimports.cpython.mem import PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
-from cython.cimports.libc.stdint import int32_t, int64_t, uint64_t, uintptr_t
+from cython.cimports.cpython.mem import PyMem_RawCalloc, PyMem_RawFree
+from cython.cimports.libc.stdint import int32_t, int64_t, uintptr_t
 from cython.cimports.libc.string import memcmp, memcpy, memset
 from cython.cimports.pyclient.codec.avro_kinds import (
-    ARRAY, BYTES, DECIMAL, DECIMAL_FIXED, ENUM, INT, LONG, MAP, NULLS, RECORD, STRING, TIME_INT, TIME_LONG, UUID, is_uuid)
+    ARRAY, BYTES, DECIMAL, DECIMAL_FIXED, ENUM, INT, LONG, MAP, NULLS, RECORD, STRING, TIME_INT, TIME_LONG, UUID)
 from cython.cimports.pyclient.codec.avro_nodes import (
-    BAD_LENGTH, FULL, LEFT_OVER, LONG_NUMBER, MANY_DIGITS, MANY_EMPTY, MOST, NO_BRANCH, NO_TEXT, NO_TIME, NO_UUID, TOO_EARLY, Input, Node, end_row,
-    fail, grow, grow_rows, is_valid, read_long)
-from cython.cimports.pyclient.codec.utf8 import is_utf8
+    FULL, LEFT_OVER, MOST, NO_MEMORY, Input, Node, end_row, fail, grow, grow_rows, is_valid)
+from cython.cimports.pyclient.codec.avro_rules import read_branch, read_count, read_number, read_size
+from cython.cimports.pyclient.codec.avro_scan import MOST_EMPTY_ITEMS, Scan, scan_row, set_node
 
-FAULTS = (
-    "", "the data ends too early", "a number is longer than its type", "a length or count is negative or exceeds the data",
-    "the schema has no such branch or symbol", "bytes follow the value's end", "a column exceeds 2 GiB of items or bytes",
-    "the columns exceed the decoder's memory_limit_bytes", "the text is not UTF-8", "the text is no UUID", "the decimal has more digits than its precision",
-    "the time is not within a day", "more than 65536 items that take no bytes")
-MOST_EMPTY_ITEMS = cython.declare(int64_t, 65536)  # of a row, as the reader of single records has it
-LARGEST_DECIMAL = 32
+from pyclient.codec.avro_scan import FAULTS
 
 
 @cython.cfunc
@@ -53,33 +47,13 @@ def add_null(nodes: cython.pointer(Node), index: cython.int, source: cython.poin
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def read_decimal(node: cython.pointer(Node), at: cython.p_const_uchar, size: int64_t) -> cython.bint:
-    """Big-endian two's complement of *size* bytes at the end of the data, little-endian; false: too many digits."""
+def put_decimal(node: cython.pointer(Node), at: cython.p_const_uchar, size: int64_t) -> cython.void:
+    """Big-endian two's complement of *size* bytes at the end of the data, little-endian; its precision was checked."""
     target: cython.p_uchar = node.data + node.used
-    filler: cython.uchar = 0xFF if size > 0 and at[0] & 0x80 else 0
     place: int64_t
-    magnitude: cython.uchar[32]
-    byte: cython.int
-    carry: cython.int = 1 if filler else 0
-    while size > node.size and at[0] == filler:
-        at += 1
-        size -= 1
-    if size > node.size:
-        return False
-    memset(target, filler, node.size)
-    for place in range(size):
+    memset(target, 0xFF if size > 0 and at[0] & 0x80 else 0, node.size)
+    for place in range(min(size, node.size)):
         target[place] = at[size - 1 - place]
-    if (target[node.size - 1] & 0x80 != 0) != (filler != 0):
-        return False
-    memset(cython.address(magnitude[0]), 0, 32)
-    for place in range(node.size):
-        byte = (target[place] ^ filler) + carry
-        carry = byte >> 8
-        magnitude[place] = byte & 0xFF
-    place = node.size - 1
-    while place >= 0 and magnitude[place] == node.limit[place]:
-        place -= 1
-    return place >= 0 and magnitude[place] < node.limit[place]
 
 
 @cython.cfunc
@@ -100,48 +74,31 @@ def add_empty(nodes: cython.pointer(Node), index: cython.int, count: int64_t) ->
 def read_blocks(nodes: cython.pointer(Node), index: cython.int, source: cython.pointer(Input)) -> cython.void:
     """The items of an array or a map; node index + 1 is the item, or for a map the key, and then the value."""
     node: cython.pointer(Node) = cython.address(nodes[index])
-    while source.fault == 0:
-        count: int64_t = read_long(source, index)
-        if count == 0 or source.fault:
-            return
-        if count < 0:
-            read_long(source, index)
-            # -2**63 has no opposite: it stays negative and is refused below
-            count = cython.cast(int64_t, 0 - cython.cast(uint64_t, count))
-        if node.has_empty_items and 0 <= count <= source.empties:
+    count: int64_t = read_count(node, source, index)
+    while count > 0 and source.fault == 0:
+        if node.has_empty_items:
             if nodes[index + 1].rows + count > MOST:
                 fail(source, FULL, index)
                 return
-            source.empties -= count
             add_empty(nodes, index + 1, count)
-            continue
-        if count < 0 or node.has_empty_items or count > source.end - source.at:
-            fail(source, MANY_EMPTY if node.has_empty_items and count > 0 else BAD_LENGTH, index)
-            return
+            count = 0
         while count > 0 and source.fault == 0:
             read_value(nodes, index + 1, source)
             if node.kind == MAP and source.fault == 0:
                 read_value(nodes, nodes[index + 1].next, source)
             count -= 1
+        if source.fault == 0:
+            count = read_count(node, source, index)
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def read_number(node: cython.pointer(Node), source: cython.pointer(Input), index: cython.int) -> cython.void:
-    kind: cython.int = node.kind
-    number: int64_t = read_long(source, index)
+def keep_number(node: cython.pointer(Node), source: cython.pointer(Input), index: cython.int) -> cython.void:
+    number: int64_t = read_number(node, source, index)
     small: int32_t
     if source.fault or not grow(node, node.size, source, index):
         return
-    if kind == TIME_INT or kind == TIME_LONG:
-        if number < 0 or number >= node.most:
-            fail(source, NO_TIME, index)
-    elif kind == ENUM:
-        if number < 0 or number >= node.most:
-            fail(source, NO_BRANCH, index)
-    elif kind == INT and (number < -MOST - 1 or number > MOST):
-        fail(source, LONG_NUMBER, index)
     if node.size == 8:
         memcpy(node.data + node.used, cython.address(number), 8)
     else:
@@ -153,30 +110,16 @@ def read_number(node: cython.pointer(Node), source: cython.pointer(Input), index
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def read_bytes(node: cython.pointer(Node), source: cython.pointer(Input), index: cython.int) -> cython.void:
+def keep_bytes(node: cython.pointer(Node), source: cython.pointer(Input), index: cython.int) -> cython.void:
     """Bytes, text, fixed types, and the plain numbers that are laid out as Arrow has them."""
-    kind: cython.int = node.kind
-    size: int64_t = node.size
-    if kind == BYTES or kind == STRING or kind == UUID or kind == DECIMAL:
-        size = read_long(source, index)
-        if source.fault == 0 and (size < 0 or size > source.end - source.at):
-            fail(source, BAD_LENGTH, index)
-    elif kind == DECIMAL_FIXED:
-        size = node.most
-    if source.fault == 0 and size > source.end - source.at:
-        fail(source, TOO_EARLY, index)
-    elif kind == STRING and source.fault == 0 and not is_utf8(source.at, size):
-        fail(source, NO_TEXT, index)
-    elif kind == UUID and source.fault == 0 and not is_uuid(source.at, size):
-        fail(source, NO_UUID, index)
-    elif node.has_offsets and node.used + size > MOST:
+    size: int64_t = read_size(node, source, index)
+    if node.has_offsets and node.used + size > MOST:
         fail(source, FULL, index)
     if source.fault:
         return
-    if kind == DECIMAL or kind == DECIMAL_FIXED:
+    if node.kind == DECIMAL or node.kind == DECIMAL_FIXED:
         if grow(node, node.size, source, index):
-            if not read_decimal(node, source.at, size):
-                fail(source, MANY_DIGITS, index)
+            put_decimal(node, source.at, size)
             node.used += node.size
     elif size > 0 and grow(node, size, source, index):
         memcpy(node.data + node.used, source.at, size)
@@ -192,18 +135,16 @@ def read_value(nodes: cython.pointer(Node), index: cython.int, source: cython.po
     kind: cython.int = node.kind
     child: cython.int
     if node.null_branch >= 0:
-        number: int64_t = read_long(source, index)
-        if source.fault == 0 and (number < 0 or number > 1):
-            fail(source, NO_BRANCH, index)
+        branch: int64_t = read_branch(2, source, index)
         if source.fault:
             return
-        if number == node.null_branch:
+        if branch == node.null_branch:
             add_null(nodes, index, source)
             return
     if not grow_rows(node, source, index):
         return
     if kind == LONG or kind == INT or kind == ENUM or kind == TIME_LONG or kind == TIME_INT:
-        read_number(node, source, index)
+        keep_number(node, source, index)
     elif kind == RECORD:
         child = index + 1
         while child < node.next and source.fault == 0:
@@ -212,7 +153,7 @@ def read_value(nodes: cython.pointer(Node), index: cython.int, source: cython.po
     elif kind == ARRAY or kind == MAP:
         read_blocks(nodes, index, source)
     elif kind != NULLS:
-        read_bytes(node, source, index)
+        keep_bytes(node, source, index)
     if source.fault == 0:
         end_row(node, 1, nodes[index + 1].rows if kind == ARRAY or kind == MAP else node.used)
 
@@ -235,6 +176,22 @@ def rewind(nodes: cython.pointer(Node), index: cython.int, rows: int64_t) -> cyt
         child = nodes[child].next
 
 
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def null_cost(nodes: cython.pointer(Node), index: cython.int) -> int64_t:
+    """Bytes that a null takes; a record has one in each child as well."""
+    node: cython.pointer(Node) = cython.address(nodes[index])
+    child: cython.int = index + 1
+    cost: int64_t = 4 if node.has_offsets or node.has_valid else 0
+    if node.kind != RECORD:
+        return cost + node.size
+    while child < node.next:
+        cost += null_cost(nodes, child)
+        child = nodes[child].next
+    return cost
+
+
 @cython.cclass
 class AvroColumns:
     """The columns of one writer's schema while rows are added.
@@ -249,6 +206,8 @@ class AvroColumns:
     _nodes: cython.pointer(Node)
     _count: cython.int
     _source: Input
+    _widest: int64_t
+    """Bytes of the largest null."""
     _done: cython.bint
 
     def __cinit__(self, program: list, memory: int64_t) -> None:
@@ -259,21 +218,13 @@ class AvroColumns:
             raise MemoryError
         for i in range(self._count):
             node: cython.pointer(Node) = cython.address(self._nodes[i])
-            node.kind, node.size, node.most, node.null_branch, node.next, node.has_empty_items, limit = program[i]
+            set_node(node, program[i])
             node.has_offsets = node.kind in (BYTES, STRING, UUID, ARRAY, MAP)
             node.has_valid = i == 0 or node.null_branch >= 0
-            if limit:
-                self._limit(node, limit)
-
-    @cython.cfunc
-    @cython.exceptval(check=True)
-    def _limit(self, node: cython.pointer(Node), limit: bytes) -> cython.void:
-        if len(limit) != LARGEST_DECIMAL:
-            raise ValueError(limit)
-        node.limit = cython.cast(cython.p_uchar, PyMem_RawMalloc(LARGEST_DECIMAL))
-        if node.limit == cython.NULL:
-            raise MemoryError
-        memcpy(node.limit, cython.cast(cython.p_const_uchar, limit), LARGEST_DECIMAL)
+        for i in range(self._count):
+            if self._nodes[i].null_branch >= 0:
+                self._nodes[i].null_cost = null_cost(self._nodes, i)
+                self._widest = max(self._widest, self._nodes[i].null_cost)
 
     def __dealloc__(self) -> None:
         if self._nodes != cython.NULL:
@@ -291,7 +242,8 @@ class AvroColumns:
 
     @property
     def fault(self) -> str:
-        return FAULTS[self._source.fault]
+        text: str = FAULTS[self._source.fault]
+        return text.format(number=self._source.number, left=self._source.left, most=self._source.most)
 
     @property
     def fault_node(self) -> int:
@@ -355,12 +307,32 @@ class AvroColumns:
         source.end = data + size
         source.fault = 0
         source.empties = MOST_EMPTY_ITEMS
+        if size * self._widest > source.memory and self._exceeds(data, size):
+            fail(source, NO_MEMORY, 0)
+            return False
         read_value(self._nodes, 0, source)
         if source.fault == 0 and source.at != source.end:
             fail(source, LEFT_OVER, 0)
         if source.fault:
             rewind(self._nodes, 0, rows)
         return source.fault == 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _exceeds(self, data: cython.p_const_uchar, size: int64_t) -> cython.bint:
+        """Whether the nulls of a row take more memory than there is: such a row is not even begun."""
+        scan: Scan
+        room: int64_t = self._source.memory
+        i: cython.int
+        scan.source.at = data
+        scan.source.end = data + size
+        scan.most_records = MOST
+        for i in range(self._count):
+            room += self._nodes[i].room - self._nodes[i].used
+            if self._nodes[i].row_room:
+                room += (self._nodes[i].row_room - self._nodes[i].rows) * 4
+        return scan_row(self._nodes, cython.address(scan)) and scan.null_bytes > room
 
     @cython.cfunc
     @cython.exceptval(check=True)

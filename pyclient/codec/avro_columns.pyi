@@ -1,7 +1,6 @@
 from collections.abc import Sequence
-from typing import TypeAlias
 
-Instruction: TypeAlias = tuple[int, int, int, int, int, bool, bytes]
+from pyclient.codec.avro_scan import Instruction
 
 class AvroColumns:
     def __init__(self, program: Sequence[Instruction], memory: int) -> None: ...

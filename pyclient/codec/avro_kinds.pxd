@@ -1,4 +1,4 @@
-# What avro_columns, avro_rows and avro_values share: the kinds of nodes, which are the places of avro_program.KINDS.
+# What all compiled Avro code shares: the kinds of nodes, which are the places of avro_program.KINDS.
 from libc.stdint cimport int64_t
 
 
@@ -21,7 +21,8 @@ cdef enum:
     DECIMAL = 15
     DECIMAL_FIXED = 16
     UUID = 17
-    UNION = 18  # of several types: avro_values alone
+    UNION = 18      # of several types: avro_values and avro_scan alone
+    REFERENCE = 19  # to a record elsewhere in the program: avro_scan alone
 
 
 cdef inline bint is_uuid(const unsigned char *at, int64_t size) noexcept nogil:

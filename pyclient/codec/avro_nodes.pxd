@@ -3,19 +3,23 @@ from cpython.mem cimport PyMem_RawRealloc
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 
-cdef enum:  # the places of avro_columns.FAULTS
+cdef enum:  # the places of avro_scan.FAULTS
     TOO_EARLY = 1
     LONG_NUMBER = 2
-    BAD_LENGTH = 3
-    NO_BRANCH = 4
-    LEFT_OVER = 5
-    FULL = 6
-    NO_MEMORY = 7
-    NO_TEXT = 8
-    NO_UUID = 9
-    MANY_DIGITS = 10
-    NO_TIME = 11
-    MANY_EMPTY = 12
+    NO_INT = 3
+    BAD_LENGTH = 4
+    BAD_COUNT = 5
+    NO_BRANCH = 6
+    NO_SYMBOL = 7
+    LEFT_OVER = 8
+    NO_TEXT = 9
+    NO_UUID = 10
+    MANY_DIGITS = 11
+    NO_TIME = 12
+    MANY_EMPTY = 13
+    TOO_DEEP = 14
+    FULL = 15
+    NO_MEMORY = 16
 
 
 cdef enum:
@@ -29,7 +33,8 @@ cdef struct Node:
     int null_branch
     int next
     int has_empty_items
-    unsigned char *limit  # of a decimal: its first impossible magnitude, little-endian, 32 bytes
+    unsigned char *limit  # of a decimal: its largest magnitude, big-endian, its first bit 0
+    int64_t limit_size
     int has_offsets
     int has_valid
     unsigned char *data
@@ -39,22 +44,29 @@ cdef struct Node:
     unsigned char *valid
     int64_t rows
     int64_t row_room
+    int64_t null_cost  # bytes that a null takes in this column and those below
 
 
 cdef struct Input:
     const unsigned char *at
     const unsigned char *end
     int fault
-    int node        # that the fault is of
+    int node         # that the fault is of
+    int64_t number   # that was wrong
+    int64_t left     # bytes behind it
+    int64_t most     # what the node has of symbols or branches
     int64_t empties  # items without bytes that the row may still have
     int64_t memory   # bytes that the columns may still take
 
 
-cdef inline void fail(Input *source, int fault, int index) noexcept nogil:
-    """Note the first fault and the node that it is of."""
+cdef inline void fail(Input *source, int fault, int index, int64_t number=0, int64_t most=0) noexcept nogil:
+    """Note the first fault, the node that it is of, and the number that was wrong."""
     if source.fault == 0:
         source.fault = fault
         source.node = index
+        source.number = number
+        source.left = source.end - source.at
+        source.most = most
 
 
 cdef inline int64_t read_long(Input *source, int index) noexcept nogil:

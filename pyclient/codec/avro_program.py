@@ -13,11 +13,13 @@ import attrs
 from pyclient.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pyclient.codec.avro_columns import AvroColumns, Instruction
+    from pyclient.codec.avro_columns import AvroColumns
+    from pyclient.codec.avro_scan import Instruction
 
 KINDS: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string", "fixed", "enum", "array", "map", "record",
-                "time of 4 B", "time of 8 B", "decimal", "decimal in fixed", "uuid")
-"""The first are Avro's types, the others logical types whose data is checked or converted."""
+                "time of 4 B", "time of 8 B", "decimal", "decimal in fixed", "uuid", "union", "reference")
+"""The first are Avro's types, then logical types whose data is checked or converted, then what columns do not have."""
+PRIMITIVES: Final = KINDS[: KINDS.index("fixed")]
 SIZES: Final[Mapping[str, int]] = {"boolean": 1, "int": 4, "long": 8, "float": 4, "double": 8, "enum": 4, "time of 4 B": 4, "time of 8 B": 8}
 DAY_MS: Final = 86_400_000
 TIMES: Final = {"time-millis": ("int", "time of 4 B", DAY_MS), "time-micros": ("long", "time of 8 B", DAY_MS * 1000)}
@@ -85,9 +87,9 @@ class AvroNode:
         below: list[Instruction] = []
         for child in self.children:
             below += child.program(at + 1 + len(below))
-        limit = (10 ** self.schema["precision"]).to_bytes(32, "little") if self.kind.startswith("decimal") else b""
         has_empty_items = self.kind == "array" and self.children[0].is_empty
-        return [(KINDS.index(self.kind), self.size, _most(self), self.null_branch, at + 1 + len(below), has_empty_items, limit), *below]
+        most, limit = most_of(self.kind, self.schema), limit_of(self.kind, self.schema)
+        return [(KINDS.index(self.kind), self.size, most, self.null_branch, at + 1 + len(below), has_empty_items, limit), *below]
 
 
 def node_of(parsed: Any) -> AvroNode:
@@ -114,12 +116,12 @@ class _Tree:
         if self._count > MOST_NODES:
             raise ConfigurationError(f"Avro schema: it has more than {MOST_NODES} columns; read record by record")
         schema, null_branch = _without_null(schema, path)
-        schema = _resolved(schema, self._named)
+        schema = resolved(schema, self._named)
         name = schema.get("name", "")
         if name and name in within:
             raise ConfigurationError(f"Avro schema: {'.'.join(path)}: {name} contains itself, which an Arrow column cannot; read record by record")
         children = tuple([self.node(child, (*path, part), (*within, name)) for part, child in _children(schema)])
-        return AvroNode(_kind(schema), path, schema, null_branch, children)
+        return AvroNode(kind_of(schema, WIDEST), path, schema, null_branch, children)
 
 
 def _without_null(schema: Any, path: tuple[str, ...]) -> tuple[Any, int]:
@@ -131,11 +133,12 @@ def _without_null(schema: Any, path: tuple[str, ...]) -> tuple[Any, int]:
     return schema[1 - schema.index("null")], schema.index("null")
 
 
-def _resolved(schema: Any, named: dict[str, Any]) -> dict[str, Any]:
+def resolved(schema: Any, named: dict[str, Any]) -> dict[str, Any]:
+    """A type, not a union, without the names and types around it; what it names is added to *named*."""
     while not isinstance(schema, dict) or not isinstance(schema["type"], str) or schema["type"] in named:
         if isinstance(schema, dict):
             schema = schema["type"]
-        elif schema in KINDS:
+        elif schema in PRIMITIVES:
             return {"type": schema}
         else:
             return dict(named[schema])
@@ -152,30 +155,38 @@ def _children(schema: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [("{key}", "string"), ("{}", schema["values"])] if schema["type"] == "map" else []
 
 
-def _kind(schema: Mapping[str, Any]) -> str:
-    """Its type, or the logical type if the two fit; readers ignore one that does not."""
+def kind_of(schema: Mapping[str, Any], widest: float) -> str:
+    """Its type, or the logical type if the two fit; one that does not, or has more than *widest* digits, is ignored."""
     kind, logical = str(schema["type"]), schema.get("logicalType")
     if logical in TIMES and TIMES[logical][0] == kind:
         return TIMES[logical][1]
     if logical == "uuid" and kind == "string":
         return "uuid"
-    if logical == "decimal" and kind in ("bytes", "fixed") and _is_decimal(schema):
+    if logical == "decimal" and kind in ("bytes", "fixed") and _is_decimal(schema, widest):
         return "decimal" if kind == "bytes" else "decimal in fixed"
     return kind
 
 
-def _is_decimal(schema: Mapping[str, Any]) -> bool:
+def _is_decimal(schema: Mapping[str, Any], widest: float) -> bool:
     precision, scale = schema.get("precision"), schema.get("scale", 0)
-    return isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and 0 < precision <= WIDEST
+    return isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and 0 < precision <= widest
 
 
-def _most(node: AvroNode) -> int:
+def most_of(kind: str, schema: Mapping[str, Any]) -> int:
     """Of an enum the number of symbols, of a time the day's length, of a decimal in fixed its bytes."""
-    if node.kind == "enum":
-        return len(node.schema["symbols"])
-    if node.kind == "decimal in fixed":
-        return int(node.schema["size"])
-    return next((most for _, kind, most in TIMES.values() if kind == node.kind), 0)
+    if kind == "enum":
+        return len(schema["symbols"])
+    if kind == "decimal in fixed":
+        return int(schema["size"])
+    return next((most for _, each, most in TIMES.values() if each == kind), 0)
+
+
+def limit_of(kind: str, schema: Mapping[str, Any]) -> bytes:
+    """The largest magnitude of a decimal, with a bit for its sign."""
+    if not kind.startswith("decimal"):
+        return b""
+    largest: int = 10 ** schema["precision"] - 1
+    return largest.to_bytes(largest.bit_length() // 8 + 1, "big")
 
 
 # --- Arrow ----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from pyclient.codec.avro_columns import Instruction
+from pyclient.codec.avro_scan import Instruction
 
 Buffers: TypeAlias = tuple[int, int, int, int, int]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pyclient.errors import ConfigurationError, SerializationError
 from pyclient.serializers.avro import AvroSerde
-from pyclient.serializers.avro_scan import MOST_NESTED
+from pyclient.codec.avro_scan_program import MOST_NESTED
 from pyclient.serializers.avro_schema import AvroSchema
 
 NODE = {"type": "record", "name": "Node", "namespace": "org", "fields": [
