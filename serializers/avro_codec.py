@@ -15,6 +15,7 @@ from pyclient.codec.avro_scan_program import ScanProgram
 from pyclient.errors import SerializationError, with_article
 from pyclient.records import Headers
 from pyclient.redaction import in_one_line
+from pyclient.serializers.avro_logical import Unfit, for_promotion, for_writing
 from pyclient.serializers.avro_parts import is_recursive, part_of
 from pyclient.serializers.avro_schema import AvroSchema
 
@@ -61,12 +62,14 @@ class AvroWriter:
         from fastavro.validation import validate as validated
 
         self.schema: Final = schema
-        self._parsed = schema.parsed
+        self._parsed = for_writing(_with_defaults(schema.parsed), validate=validate)
         self._strict = strict
         self._write = schemaless_writer
         self._validated = validated
         self._validate = validate
-        self._quick: Final = part_of(schema.parsed, strict=strict)
+        self._quick: Final = part_of(self._parsed, strict=strict)
+        program = ScanProgram(schema.parsed)
+        self._scan: Final = program.scan(is_bounded=False) if validate and program.has_checked else None
         self._is_recursive: Final = is_recursive(schema.parsed)
 
     def encode(self, value: Any, prefix: bytes = b"") -> bytes:
@@ -75,7 +78,10 @@ class AvroWriter:
         Raises:
             SerializationError: the value does not fit the schema; the message has the path of the field.
         """
-        return self._quick.encode(value, prefix) or self._by_fastavro(value, prefix)
+        data = self._quick.encode(value, prefix) or self._by_fastavro(value, prefix)
+        if self._scan is not None and (wrong := self._scan.wrong(data[len(prefix):])):
+            raise SerializationError(f"{with_article(type(value).__name__)} does not fit the Avro schema {self._shown}: {wrong}")
+        return data
 
     def _by_fastavro(self, value: Any, prefix: bytes) -> bytes:
         out = io.BytesIO()
@@ -104,8 +110,9 @@ class AvroReader:
 
         self.writer: Final = writer
         self.reader: Final = reader
-        self._writer = writer.parsed
-        self._reader = None if reader is None or reader.text == writer.text else _with_defaults(reader.parsed)
+        other = None if reader is None or reader.text == writer.text else reader
+        self._writer = writer.parsed if other is None or "float" not in other.text else for_promotion(writer.parsed)
+        self._reader = None if other is None else _with_defaults(other.parsed)
         self._read = schemaless_reader
         self._scan: Final = ScanProgram(writer.parsed).scan()
 
@@ -144,10 +151,14 @@ def _with_defaults(parsed: Any) -> Any:
     """A schema whose defaults are values, as fastavro returns them: bytes, which are text in JSON, dates, decimals."""
     named: dict[str, Any] = {}
     _collect(parsed, named)
-    made = _with_values(parsed, named)
-    if isinstance(parsed, dict) and "__named_schemas" in parsed:
-        made["__named_schemas"] = {name: _with_values(each, named) for name, each in parsed["__named_schemas"].items()}
-    return made
+    return _marked(_with_values(parsed, named), {name: _with_values(each, named) for name, each in named.items()})
+
+
+def _marked(schema: Any, named: dict[str, Any]) -> Any:
+    """*schema* so that fastavro does not parse it again: it would refuse defaults that are no JSON."""
+    if isinstance(schema, list):
+        return [_marked(each, named) for each in schema]
+    return {**schema, "__fastavro_parsed": True, "__named_schemas": named} if isinstance(schema, dict) else schema
 
 
 def _collect(part: Any, named: dict[str, Any]) -> None:
@@ -208,9 +219,15 @@ def _reason(error: Exception) -> str:
 def _fields(error: Exception) -> str:
     """The fields that fastavro's validation names. A union lists what each branch lacks: the innermost comes last."""
     found = getattr(error, "errors", ())
-    lines = [in_one_line(f"{each.field or 'the value'} is {with_article(type(each.datum).__name__)} ({each.datum!r:.60}), not {_kind(each.schema)}")
-             for each in reversed(found) if hasattr(each, "field")]
+    lines = [in_one_line(f"{each.field or 'the value'} {_misfit(each)}") for each in reversed(found) if hasattr(each, "field")]
     return "; ".join(dict.fromkeys(lines[:MOST_SHOWN]))
+
+
+def _misfit(error: Any) -> str:
+    """Why a value does not fit, behind the field's name."""
+    if isinstance(error.datum, Unfit):
+        return error.datum.why
+    return f"is {with_article(type(error.datum).__name__)} ({error.datum!r:.60}), not {_kind(error.schema)}"
 
 
 def _kind(schema: Any) -> str:

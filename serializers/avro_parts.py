@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pyclient.codec.avro_program import KINDS
 from pyclient.codec.avro_values import AvroPart
+from pyclient.serializers.avro_logical import FLOAT
 
 UNION: Final = KINDS.index("union")
 OTHER: Final = -1
@@ -75,7 +76,7 @@ class _Parts:
 
         symbols = {symbol: place for place, symbol in enumerate(schema["symbols"])} if kind == "enum" else None
         made = AvroPart(KINDS.index(kind), schema.get("size", 0), symbols=symbols)
-        if "logicalType" in schema:
+        if schema.get("logicalType", FLOAT) != FLOAT:  # compiled code has the rule of floats itself
             made.converts(f"{kind}-{schema['logicalType']}", LOGICAL_WRITERS, schema)
         if "name" in schema:
             self._made[schema["name"]] = made
@@ -120,7 +121,7 @@ class _Parts:
         if isinstance(branch, str):
             return branch if branch in PRIMITIVES else self._kind(self._named[branch]) if branch in self._named else OTHER
         kind = branch["type"] if isinstance(branch, dict) else None
-        if not isinstance(kind, str) or "logicalType" in branch:
+        if not isinstance(kind, str) or branch.get("logicalType", FLOAT) != FLOAT:
             return OTHER
         return "record" if kind == "error" else kind if kind in KINDS else OTHER
 

@@ -121,9 +121,17 @@ class AvroInput:
 
     def _cast(self, node: AvroNode, array: Any, kind: Any) -> Any:
         try:
-            return array.cast(kind)
+            made = array.cast(kind)
         except self._arrow.ArrowException as error:
             raise MisfitError(f"{node.where} is {array.type}, and does not fit {kind}: {error}") from error
+        if node.kind == "float" and self._is_beyond(array, made):
+            raise MisfitError(f"{node.where} is {array.type}, with a number beyond a float of 32 bits")
+        return made
+
+    def _is_beyond(self, array: Any, made: Any) -> bool:
+        """Whether a finite number became infinite, which Arrow's cast allows."""
+        compute = import_module("pyarrow.compute")
+        return bool(compute.any(compute.and_(compute.is_inf(made), compute.is_finite(array))).as_py())
 
 
 def _missing(schema: Any, child: AvroNode, rows: int) -> Any:
