@@ -5,13 +5,15 @@ from typing import Any, Final
 
 from pyclient.consumer.consumed_positions import ConsumedPositions
 from pyclient.records import NO_LEADER_EPOCH
-from tests.simulation.mutation import Museum, Target, nothing, returns
+from tests.simulation.situations import AREAS
+from tests.simulation.mutation import Museum, Target, Without, nothing, returns
 
-MUSEUM: Final = Museum()
+MUSEUM: Final = Museum(situations=AREAS)
 bug = MUSEUM.bug
 LOOKUPS: Final = "pyclient.core.fetching.position_lookups:PositionLookups"
 PLACEMENT: Final = "pyclient.core.fetching.placement:Placement"
 RESPONSES: Final = "pyclient.core.fetching.responses:FetchResponses"
+PREFERRED: Final = "pyclient.core.fetching.preferred_replicas:PreferredReplicas"
 POSITION: Final = "pyclient.core.fetching.positions:Position"
 SESSION: Final = "pyclient.core.fetching.sessions:Session"
 CONSUMED: Final = "pyclient.consumer.consumed_positions:ConsumedPositions"
@@ -56,6 +58,60 @@ def _(original: Target) -> Target:
 @bug("positions", "the epoch of a committed position is forgotten", "C11: KIP-320", f"{LOOKUPS}._found")
 def _(original: Target) -> Target:
     return lambda self, position, offset, _epoch=-1: original(self, position, offset)
+
+
+# --- followers -------------------------------------------------------------------------------------------------------
+
+
+@bug("followers", "what is buffered and not read counts as read when the log was cut", "C11: KIP-320", "pyclient.buffers.fetch_buffer:FetchBuffer.unread")
+def _(_original: Target) -> Target:
+    return lambda _self, _tp: None
+
+
+@bug("followers", "a follower's end of the log is taken for a truncated log", "C09: KIP-392", f"{RESPONSES}._on_data")
+def _(original: Target) -> Target:
+    return lambda self, now, _node, position, fetched: original(self, now, self._metadata.cluster.leader(position.tp), position, fetched)
+
+
+@bug("followers", "an offset out of a follower's range is reset", "C09: KIP-392", f"{RESPONSES}._on_out_of_range")
+def _(original: Target) -> Target:
+    return lambda self, now, _node, position: original(self, now, self._metadata.cluster.leader(position.tp), position)
+
+
+@bug("followers", "a leader that is to decide hears the rack, and names the follower again", "C09: KIP-392", f"{PREFERRED}.doubt")
+def _(_original: Target) -> Target:
+    return lambda self, tp, _now: self.end(tp)
+
+
+@bug("followers", "a follower is read on after an error", "C09: KIP-392", f"{RESPONSES}._on_partition_error")
+def _(original: Target) -> Target:
+    def on_partition_error(self: Any, *rest: Any) -> None:
+        preferred, self._preferred = self._preferred, Without(self._preferred, "end", "doubt")
+        try:
+            original(self, *rest)
+        finally:
+            self._preferred = preferred
+    return on_partition_error
+
+
+bug("followers", "a follower is read on after its lease", "C09: KIP-392", f"{PREFERRED}.expire")(returns([]))
+bug("followers", "a follower is read on under another leader", "C09: KIP-392", f"{PREFERRED}.follow")(returns([]))
+
+
+@bug("followers", "fetches from followers name no epoch", "C11: KIP-320", "pyclient.core.fetching.fetcher:Fetcher._request_of")
+def _(original: Target) -> Target:
+    def request_of(self: Any, now: float, tp: Any) -> Any:
+        request = original(self, now, tp)
+        return request if request is None or self._preferred.of(tp) is None else request._replace(last_epoch=NO_LEADER_EPOCH)
+    return request_of
+
+
+@bug("followers", "the epochs of what was read are forgotten with a change of the replica", "C11: KIP-320", f"{RESPONSES}._follow_preferred_replica")
+def _(original: Target) -> Target:
+    def follow_preferred_replica(self: Any, now: float, position: Any, replica: int) -> None:
+        position.history.clear()
+        original(self, now, position, replica)
+    return follow_preferred_replica
 
 
 # --- fetches and sessions --------------------------------------------------------------------------------------------

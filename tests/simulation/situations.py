@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pyclient.testing.simulation import protection
+from pyclient.testing.simulation.faults import FOLLOWERS
 from pyclient.testing.simulation.group_run import GroupRun
+from pyclient.testing.simulation.run import Run
 from tests.simulation.mutation import Mutant, Situation, any_seed
 
 
@@ -24,6 +26,13 @@ def speaks_tls(seed: int) -> bool:
 def has_tokens(seed: int) -> bool:
     """Its clients log in with tokens."""
     return protection.drawn(seed).mechanism == protection.BEARER
+
+
+def reads_near(seed: int) -> bool:
+    """Something goes wrong with followers that its consumers may read."""
+    run = Run(seed)
+    run.world.close()
+    return any(each.kind in FOLLOWERS for each in run.faults)
 
 
 def classic(seed: int) -> bool:
@@ -54,7 +63,7 @@ def seeds_for(mutant: Mutant, count: int, first: int = 1) -> Iterator[int]:
     return itertools.islice(filter(mutant.situation, itertools.count(first)), count)
 
 
-AREAS: Final = {"logins": logs_in, "classic": classic, "KIP-848": next_generation}
+AREAS: Final = {"logins": logs_in, "followers": reads_near, "classic": classic, "KIP-848": next_generation}
 """What the bugs of an area need."""
 _OF_TABLES: Final[Mapping[str, Situation]] = {"classic member": classic, "consumer member": next_generation}
 _OF_CONNECTIONS: Final[Mapping[str, Situation]] = {"TLS": speaks_tls, "AUTHENTICATING": logs_in, "REAUTHENTICATING": logs_in}

@@ -14,7 +14,7 @@ from tests.simulation.mutation import Mutant, Patch, StaleMutantError, applied, 
 from tests.simulation.seen_by_unit_tests import EXEMPT
 
 ROOT = Path(__file__).parents[2]
-AREAS = ("produce", "fetch", "sessions", "positions", "classic", "KIP-848", "commits", "transactions", "connections", "hung brokers", "logins", "metadata", "user")
+AREAS = ("produce", "fetch", "followers", "sessions", "positions", "classic", "KIP-848", "commits", "transactions", "connections", "hung brokers", "logins", "metadata", "user")
 
 
 @pytest.mark.parametrize("mutant", every_mutant(), ids=lambda each: each.name)

@@ -265,6 +265,11 @@ class Facts:
         """Where the leader's log ends now."""
         return max(self.stored[tp], default=-1) + 1
 
+    def committed_end(self, tp: Key) -> int:
+        """The leader's high watermark, or the one before where the leader has none yet."""
+        marks = self.watermarks[tp]
+        return min(self.end(tp), marks[max(marks)] if marks else 0)
+
     def logs(self, reading: Reading, tp: Key) -> list[tuple[int, Log, int | None]]:
         """The logs that this reader may be reading in, how many cuts it knows then, and where it must go on there."""
         cuts = self.cuts[tp]

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from pyclient.testing.simulation.chains import HAPPENS, Chain, run_chain_seed
-from pyclient.testing.simulation.faults import HANGS, LOGIN_FAULTS
+from pyclient.testing.simulation.faults import HANGS, LOGIN_FAULTS, OF_THEIR_OWN
 from pyclient.testing.simulation.group_run import GroupRun, run_group_seed
 from pyclient.testing.simulation.invariants import ALONE, GROUPS, TRANSACTIONS
 from pyclient.testing.simulation.run import Outcome, Run, run_seed
@@ -42,7 +42,7 @@ class Family:
 
 
 FAMILIES: Final = {each.name: each for each in (
-    Family(name=ALONE, run=run_seed, kinds=(*Run.KINDS, *sorted(HANGS | LOGIN_FAULTS)), least_records=1000, least_faults=5, least_in_flight=0.95),
+    Family(name=ALONE, run=run_seed, kinds=(*Run.KINDS, *sorted(OF_THEIR_OWN)), least_records=1000, least_faults=5, least_in_flight=0.95),
     Family(name=GROUPS, run=run_group_seed, kinds=(*GroupRun.KINDS, *sorted(HANGS | LOGIN_FAULTS)), least_records=500, least_faults=3, least_in_flight=0.75),
     Family(name=TRANSACTIONS, run=run_chain_seed, kinds=(*Chain.KINDS, *HAPPENS), least_records=200, least_faults=5, least_in_flight=0.75),
 )}

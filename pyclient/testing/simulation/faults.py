@@ -17,6 +17,7 @@ from pyclient.testing.fake.control import Answer, Drop, Fail, Silence, Throttle,
 from pyclient.testing.fake.model.coordinator import AnyGroup, Coordinator
 from pyclient.testing.fake.model.elections import NO_LEADER
 from pyclient.testing.fake.model.partition import Partition
+from pyclient.testing.simulation.follower_faults import follower_cut, follower_cut_back, follower_lag
 from pyclient.testing.simulation.network import Cut, Link
 
 if TYPE_CHECKING:
@@ -100,6 +101,11 @@ class Strike:
     def digit(self, count: int) -> int:
         """Another choice, of so many, that does not follow from `choose`."""
         return int(self.fault.pick * 7919) % count
+
+    def led(self) -> list[Partition]:
+        """The partitions that have a leader."""
+        topics = self.world.kafka.topics.values()
+        return [each for topic in topics if not topic.internal for each in topic.partitions if each.leader != NO_LEADER]
 
     def later(self, heal: Callable[[], object]) -> None:
         """Heal it after its time."""
@@ -228,7 +234,7 @@ def _go_on(world: World, broker: int) -> None:
 def broker_loss(strike: Strike) -> None:
     """A broker dies permanently; the others have all that it had."""
     kafka, broker = strike.world.kafka, strike.choose(strike.world.kafka.alive)
-    dispensable = all(any(each != broker and each in kafka.alive for each in partition.isr) for partition in _led(strike.world))
+    dispensable = all(any(each != broker and each in kafka.alive for each in partition.isr) for partition in strike.led())
     if broker is None or len(kafka.alive) < len(kafka.brokers) or len(kafka.brokers) <= FEWEST_BROKERS or not dispensable:
         return
     connected = len(strike.world.network.of_broker(broker))
@@ -318,7 +324,7 @@ def _refuse(strike: Strike, api: Api, code: int, times: int | None, broker: int 
 def stale_metadata(strike: Strike) -> None:
     """A leader moves, and one broker learns of new leaders late: meanwhile its metadata names the old ones."""
     world, broker = strike.world, strike.choose(strike.world.kafka.alive)
-    believed = {(each.topic.name, each.index): (each.leader, each.leader_epoch) for each in _led(world)}
+    believed = {(each.topic.name, each.index): (each.leader, each.leader_epoch) for each in strike.led()}
 
     def report(asked: Request) -> Answer | None:
         fields: Any = world.front.rows[Api.METADATA].handle(world.kafka, asked)
@@ -342,7 +348,7 @@ def stale_metadata(strike: Strike) -> None:
 
 def leader_move(strike: Strike) -> None:
     """Another in-sync replica becomes the leader of a partition, perhaps because the one before is slow."""
-    partition = strike.choose(_led(strike.world))
+    partition = strike.choose(strike.led())
     if partition is None:
         return
     others = [each for each in partition.isr if each in strike.world.kafka.alive and each != partition.leader]
@@ -356,7 +362,7 @@ def leader_move(strike: Strike) -> None:
 
 def unclean_truncation(strike: Strike) -> None:
     """Followers leave the ISR, then one is elected: records only the leader had are lost, even acknowledged ones."""
-    partition = strike.choose(_led(strike.world))
+    partition = strike.choose(strike.led())
     if partition is None:
         return
     partition.set_lag(math.inf)
@@ -375,7 +381,7 @@ def unclean_truncation(strike: Strike) -> None:
 
 def retention(strike: Strike) -> None:
     """The oldest records of a partition are deleted, even if consumers have not read them."""
-    partition = strike.choose(_led(strike.world))
+    partition = strike.choose(strike.led())
     if partition is None:
         return
     held = partition.log.high_watermark - partition.log.start
@@ -394,10 +400,6 @@ def coordinator_move(strike: Strike) -> None:
         to = others[strike.digit(len(others))]
         kafka.move_coordinator(group, to)
         strike.hit(f"group {group} is coordinated by {to}")
-
-
-def _led(world: World) -> list[Partition]:
-    return [each for topic in world.kafka.topics.values() if not topic.internal for each in topic.partitions if each.leader != NO_LEADER]
 
 
 # --- logins -----------------------------------------------------------------------------------------------------------
@@ -466,7 +468,7 @@ Kind = Callable[[Strike], None]
 KINDS: Final[Mapping[str, Kind]] = {each.__name__: each for each in (
     cut_before_write, cut_before_answer, cut_mid_frame, half_open, slow_node, dns_change, broker_restart, hung, broker_loss, throttling,
     refusal, rejection, stale_metadata, leader_move, unclean_truncation, retention, coordinator_move, clock_jump, callback_raises, membership_refusal, member_expiry,
-    login_unanswered, login_cut, login_refused, token_outage,
+    login_unanswered, login_cut, login_refused, token_outage, follower_lag, follower_cut, follower_cut_back,
 )}
 
 MEMBER_FAULTS: Final = frozenset({"membership_refusal", "member_expiry"})
@@ -477,7 +479,11 @@ LOGIN_FAULTS: Final = TOKEN_FAULTS | {"login_unanswered", "login_cut"}
 """Those that only clients feel who log in: planned for them, beside all others."""
 HANGS: Final = frozenset({"hung"})
 """Planned beside all others, by a generator of their own."""
-NOT_FOR_SERVICES: Final = MEMBER_FAULTS | LOGIN_FAULTS | HANGS | frozenset({"broker_loss", "callback_raises", "rejection", "clock_jump", "retention", "unclean_truncation"})
+FOLLOWERS: Final = frozenset({"follower_lag", "follower_cut", "follower_cut_back"})
+"""Those of followers that are read: planned beside all others, where a consumer has a rack."""
+OF_THEIR_OWN: Final = LOGIN_FAULTS | HANGS | FOLLOWERS
+"""Those with generators of their own, so that they change no other run."""
+NOT_FOR_SERVICES: Final = MEMBER_FAULTS | OF_THEIR_OWN | frozenset({"broker_loss", "callback_raises", "rejection", "clock_jump", "retention", "unclean_truncation"})
 FOR_SERVICES: Final = tuple(kind for kind in KINDS if kind not in NOT_FOR_SERVICES)
 """Faults that any service must survive: they lose no replicated record, falsify no timestamp, involve no user code."""
 

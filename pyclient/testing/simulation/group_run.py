@@ -10,7 +10,7 @@ from typing import Any, Final
 from pyclient.codec.apis import Api
 from pyclient.testing.fake.model.request import Request
 from pyclient.testing.simulation.facts import Facts
-from pyclient.testing.simulation.faults import HANGS, LOGIN_FAULTS, KINDS, Fault
+from pyclient.testing.simulation.faults import OF_THEIR_OWN, KINDS, Fault
 from pyclient.testing.simulation.group_facts import GroupFacts
 from pyclient.testing.simulation.group_invariants import RULES_OF_GROUPS
 from pyclient.testing.simulation.invariants import RECOVERY_S, Invariant
@@ -18,7 +18,7 @@ from pyclient.testing.simulation.members import GROUP, HEARTBEATS_MS, LATEST_STA
 from pyclient.testing.simulation.run import Outcome, Run
 from pyclient.testing.simulation.workload import Plan, producer_options
 
-NOT_FOR_GROUPS: Final = LOGIN_FAULTS | HANGS | {"callback_raises", "rejection", "clock_jump"}
+NOT_FOR_GROUPS: Final = OF_THEIR_OWN | {"callback_raises", "rejection", "clock_jump"}
 """Faults that do not concern members, or have a generator of their own."""
 BROKERS_LEAVE: Final = frozenset({"broker_restart", "broker_loss", "hung"})
 """Faults that take a broker, and its rack, out of the views of the cluster."""
@@ -46,6 +46,9 @@ class GroupRun(Run):
         self.world.next_generation = "session_timeout_ms" not in self.plan.consumers[0]
         self._commits = asyncio.Event()
         self._stable = asyncio.Event()
+
+    def _reads_near(self) -> bool:
+        return False  # faults of followers are for consumers that are alone
 
     def _settings(self, random: Random) -> dict[str, object]:
         return {**super()._settings(random), "group.consumer.session.timeout.ms": random.choice(SESSIONS_MS),

@@ -23,13 +23,13 @@ from pyclient.testing.fake.model.batch import Batch
 from pyclient.testing.fake.model.elections import NO_LEADER
 from pyclient.testing.simulation import protection
 from pyclient.testing.simulation.facts import Entry, Facts, Key, Second
-from pyclient.testing.simulation.faults import HANGS, LOGIN_FAULTS, MEMBER_FAULTS, KINDS, Fault, Strike, planned
+from pyclient.testing.simulation.faults import FOLLOWERS, HANGS, MEMBER_FAULTS, OF_THEIR_OWN, KINDS, Fault, Strike, planned
 from pyclient.testing.simulation.invariants import RULES_OF_ALL, InvariantError, Invariant, Judge
 from pyclient.testing.simulation.login_invariants import LOGIN, RULES_OF_LOGINS
 from pyclient.testing.simulation.loop import BusyLoopError, SimulationStuckError
 from pyclient.testing.simulation.network import Link
 from pyclient.testing.simulation.progress_invariants import RULES_OF_PROGRESS
-from pyclient.testing.simulation.workload import SEPARATOR, ConsumingService, Plan, ProducingService, drawn
+from pyclient.testing.simulation.workload import SEPARATOR, ConsumingService, Plan, ProducingService, drawn, rack_of
 from pyclient.testing.simulation.world import World
 
 FEWEST_FAULTS: Final = 12
@@ -40,6 +40,8 @@ SEALED_INLINE_BYTES: Final = (200, 65_536)
 """In half of the runs small batches too are compressed by workers, while the loop goes on."""
 WITH_HANGS: Final = 0.4
 """In how many runs brokers hang too."""
+WITH_FOLLOWERS: Final = 0.7
+"""In how many runs whose consumers may read from followers something goes wrong with these too."""
 FAULTS_BEGIN_S: Final = 0.0
 FAULTS_END_S: Final = 25.0
 SHORTEST_S: Final = 60.0
@@ -79,8 +81,8 @@ class Outcome:
 class Run:
     """The state of one run."""
 
-    KINDS: Sequence[str] = tuple(kind for kind in KINDS if kind not in MEMBER_FAULTS | LOGIN_FAULTS | HANGS)
-    """The kinds it draws from. Hangs and login faults have their own generators, so that they change no other run."""
+    KINDS: Sequence[str] = tuple(kind for kind in KINDS if kind not in MEMBER_FAULTS | OF_THEIR_OWN)
+    """The kinds it draws from."""
 
     def __init__(self, seed: int, faults: Sequence[Fault] | None = None, *, config: Mapping[str, object] | None = None) -> None:
         self.protection = protection.drawn(seed, logs_in=config is None)
@@ -181,7 +183,14 @@ class Run:
         hangs = self.world.random("hangs")
         if hangs.random() < WITH_HANGS:
             faults += planned(hangs, fewest=1, most=2, begin=FAULTS_BEGIN_S, end=FAULTS_END_S, kinds=sorted(HANGS))
+        followers = self.world.random("followers")
+        if self._reads_near() and followers.random() < WITH_FOLLOWERS:
+            faults += planned(followers, fewest=3, most=6, begin=FAULTS_BEGIN_S, end=FAULTS_END_S, kinds=sorted(FOLLOWERS))
         return sorted(faults, key=lambda each: each.at)
+
+    def _reads_near(self) -> bool:
+        """Whether a consumer has a rack, so that it may read from followers."""
+        return any(rack_of(self.world, number) for number in range(len(self.plan.consumers)))
 
     def _consumers(self, done: asyncio.Event) -> Mapping[str, Coroutine[Any, Any, None]]:
         """The coroutines of the consumers, by name; they end after *done*."""

@@ -51,7 +51,7 @@ class Reader(ConsumingService):
 
     def __init__(self, world: World, facts: Facts, judge: Judge, plan: Plan, number: int) -> None:
         super().__init__(world, facts, judge, plan, number)
-        self._seeks = self._restless = False
+        self._seeks = self._restless = self._wanders = False
         self.view: dict[int, bytes] = {}
         self._goes_on = asyncio.Event()
         self._goes_on.set()
@@ -64,7 +64,7 @@ class Reader(ConsumingService):
         await self._goes_on.wait()
         self.stands = False
         if self._target is not None:
-            self._seek_with_its_epoch(self._target)
+            self._seek_to(self._target)
             self._target = None
         await super()._step()
 
@@ -87,13 +87,18 @@ class Reader(ConsumingService):
         return self._consumer._core.fetcher.positions[LOG].offset
 
     def seek(self, offset: int) -> None:
-        """Let it seek to this offset before its next poll; it knows the epoch of the record before."""
+        """Let it seek to this offset before its next poll, perhaps with the epoch of the record before."""
         self._target = offset
 
-    def _seek_with_its_epoch(self, offset: int) -> None:
-        epoch = self._facts.stored[LOG][offset - 1].epoch
-        self._consumer.seek(LOG, OffsetAndMetadata(offset, leader_epoch=epoch))
-        self._facts.resumed(self.name, LOG, offset, epoch)
+    def _seek_to(self, offset: int) -> None:
+        if self._followers.random() < 0.5:
+            self._consumer.seek(LOG, offset)
+            self._facts.sought(self.name, LOG, offset)
+        else:
+            epoch = self._facts.stored[LOG][offset - 1].epoch
+            self._consumer.seek(LOG, OffsetAndMetadata(offset, leader_epoch=epoch))
+            self._facts.resumed(self.name, LOG, offset, epoch)
+        self._reading(LOG).handed = offset
         self.view.clear()
 
     def _on_record(self, record: Record) -> None:

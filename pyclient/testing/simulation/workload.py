@@ -260,6 +260,11 @@ class ProducingService:
         self._world.journal.note(self.name, "closed")
 
 
+def rack_of(world: World, consumer: int) -> str:
+    """The rack of the consumer of this number; empty: it reads from leaders only."""
+    return world.random(f"consumer-{consumer} in a rack").choice(("", "", "rack-1", "rack-2", "rack-3"))
+
+
 class ConsumingService:
     """Polls every partition, commits, seeks, closes and starts again; evaluates each record."""
 
@@ -274,8 +279,12 @@ class ConsumingService:
         self._seeks = self._random.choice((0, 1, 3, 6))
         """How many seeks are left; each may repeat everything read so far."""
         self._restless = self._random.random() < 0.5
+        self._wanders = True
+        """Where it may read from followers, it is busy at times, and seeks ahead."""
         self._pause = self._random.choice((0.0, 0.2, 0.6))
-        self._rack = world.random(f"{self.name} in a rack").choice(("", "", "rack-1", "rack-2", "rack-3"))
+        self._rack = rack_of(world, number)
+        self._followers = world.random(f"{self.name} and followers")
+        """Decides what it does for the sake of the followers that it may read."""
         self._leaving = False
         self._consumer: AsyncConsumer = self._made()
 
@@ -336,6 +345,25 @@ class ConsumingService:
             await self._commit()
         if not self._leaving and self._jumps(0.02):
             await self._seek()
+        if self._rack and self._wanders and not self._leaving:
+            await self._as_near_readers_do()
+
+    async def _as_near_readers_do(self) -> None:
+        """Be busy at times, while what is fetched stays unread, and skip what a follower may not have yet."""
+        if self._followers.random() < 0.04:
+            self._seek_ahead(self._followers.choice(self._partitions))
+        if self._followers.random() < 0.04:
+            await asyncio.sleep(self._followers.choice((0.5, 1.0, 3.0)))
+
+    def _seek_ahead(self, tp: TopicPartition) -> None:
+        end, reading = self._facts.committed_end((tp.topic, tp.partition)), self._reading(tp)
+        if reading.next is None or reading.next >= end:
+            return
+        target = self._followers.randint(reading.next + 1, end)
+        self._world.journal.note(self.name, f"seeks ahead to {target} of {tp}")
+        self._consumer.seek(tp, target)
+        self._facts.sought(self.name, (tp.topic, tp.partition), target)
+        reading.handed = max(reading.handed, target)
 
     async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
         try:

@@ -306,7 +306,8 @@ class Partition:
         self._replication.lag(ms, broker)
 
     def cut(self, broker: int, end: int) -> None:
-        """A broker that is down loses what its disk did not have yet: its log ends there when it comes back.
+        """A broker that is down loses what its disk did not have yet: its log ends there when it comes back,
+        or where the batch with this offset begins.
 
         Raises:
             IllegalStateError: the broker runs.

@@ -113,12 +113,13 @@ class Replication:
         self.spread()
 
     def cut(self, broker: int, end: int) -> None:
-        """A follower lost what its log held from this offset on."""
+        """A follower lost what its log held from the batch with this offset on."""
         replica = self.replicas[broker]
-        before = replica.log.end
+        log, before = replica.log, replica.log.end
         replica.seen = -1
-        if replica.log.truncate(end):
-            self._roles.truncated(broker, replica.log, before)
+        lost = log.range(end, before)
+        if lost and log.truncate(lost[0].base_offset):
+            self._roles.truncated(broker, log, before)
 
     def spread(self) -> None:
         """The leader's log changed: followers copy it, now or with their next fetch."""

@@ -213,3 +213,12 @@ def test_a_reader_that_sought_into_an_epoch_cannot_know_where_it_began() -> None
     read(facts, 6, Entry(b"g", 1))
     facts.lead(WHERE, {**entries("abcxy", 0), **entries("uvw", 2, begin=5)}, start=0, clean=False)
     assert points(facts) == [(0, 7), (1, 3), (1, 4), (1, 5)]
+
+
+def test_a_seek_ahead_ends_where_the_leader_of_now_has_committed() -> None:
+    facts = all_read("abcdef")
+    facts.watermarks[WHERE] = {0: 5, 1: 3}
+    assert facts.committed_end(WHERE) == 3
+    facts.watermarks[WHERE][2] = 9
+    assert facts.committed_end(WHERE) == 6
+    assert Facts().committed_end(WHERE) == 0

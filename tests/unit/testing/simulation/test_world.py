@@ -65,7 +65,7 @@ def test_a_plan_holds_what_was_asked_for_and_by_itself_nothing_that_loses_record
     assert world.plan(200) == World(5).plan(200) != World(6).plan(200)
     assert {each.kind for each in world.plan(200)} == set(FOR_SERVICES)
     assert set(KINDS) - set(FOR_SERVICES) == {"broker_loss", "callback_raises", "clock_jump", "member_expiry", "membership_refusal", "rejection", "retention", "unclean_truncation",
-                                            "login_unanswered", "login_cut", "login_refused", "token_outage", "hung"}
+                                            "login_unanswered", "login_cut", "login_refused", "token_outage", "hung", "follower_lag", "follower_cut", "follower_cut_back"}
     drawn = world.plan(50, begin=3, end=4, kinds=["leader_move"])
     assert len(drawn) == 50
     assert all(each.kind == "leader_move" and 3 <= each.at <= 4 for each in drawn)
