@@ -36,7 +36,7 @@ NOTES: Final = {
     AIOKAFKA: "`AIOKafkaProducer` is `AsyncProducer`, `AIOKafkaConsumer` is `AsyncConsumer`. `async with` opens and closes them, "
               "as do `start()` and `stop()`.",
     JAVA: "`Admin` has the calls of Java's `Admin`. Those that are not listed have Java's name in Python's spelling; "
-          "there are none for share groups, streams groups and voters of the quorum.",
+          "there are none for share groups and streams groups.",
 }
 AWAITED: Final = {"producer": AsyncProducer, "consumer": AsyncConsumer, "records": AsyncConsumer}
 

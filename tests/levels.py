@@ -16,6 +16,7 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/broker/durability": "three brokers killed and paused under load",
     "tests/broker/test_access.py": "ACLs, each on a cluster with users",
     "tests/broker/test_admin.py::test_a_broker_that_is_shut_down_is_fenced_until_it_is_unregistered_once": "three brokers, one of them stopped",
+    "tests/broker/test_admin.py::test_a_controller_is_removed_from_the_voters_and_added_again_by_its_directory": "three brokers",
     "tests/broker/test_admin_beside_java.py": "all questions once by Java, on a cluster with users",
     "tests/broker/test_admin_replicas.py": "replicas that move between three brokers",
     "tests/broker/test_admin_transactions.py::test_a_producer_is_fenced_within_seconds_where_the_log_of_transactions_has_three_replicas": "three brokers; units have the timeout that is sent",

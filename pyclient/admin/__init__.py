@@ -2,7 +2,7 @@
 from pyclient.admin.offset_files import read_offsets, write_offsets
 from pyclient.admin.throttle_files import read_throttle, write_throttle
 from pyclient.descriptions.acls import Acl, AclFilter, AclOperation, AclPattern, AclPermission, AclResourceType
-from pyclient.descriptions.cluster import FeatureChange, FeatureRange, Quorum, QuorumReplica
+from pyclient.descriptions.cluster import FeatureChange, FeatureRange, Quorum, QuorumReplica, VoterEndpoint
 from pyclient.descriptions.configs import (
     ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigSource, ConfigSynonym, ConfigType, ResourceType,
 )
@@ -18,5 +18,5 @@ __all__ = [
     "ConfigChange", "ConfigEntry", "ConfigOperation", "ConfigResource", "ConfigSource", "ConfigSynonym", "ConfigType",
     "DelegationToken", "ElectionType", "FeatureChange", "FeatureRange", "FencedProducer", "GroupDescription", "GroupListing", "GroupMember", "GroupOffset", "ListedOffset", "LogDir", "OffsetReset", "OffsetSpec",
     "ProducerState", "Quorum", "QuorumReplica", "QuotaEntity", "QuotaName", "Reassignment", "ReassignmentPlan", "ReplicaSize", "ReplicationThrottle", "ResourceType", "ScramCredential", "ScramDeletion", "ScramMechanism", "ScramPassword",
-    "TransactionDescription", "TransactionListing", "read_offsets", "read_throttle", "write_offsets", "write_throttle",
+    "TransactionDescription", "TransactionListing", "VoterEndpoint", "read_offsets", "read_throttle", "write_offsets", "write_throttle",
 ]

@@ -1,15 +1,17 @@
 """The cluster: its id, brokers and controller; features; the quorum of controllers; brokers that are gone."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
 
 from pyclient.admin.calls import AsyncCalls, BlockingCalls, raise_failed
 from pyclient.admin.given import brokers, mapping
 from pyclient.client.facade_base import OPTION
 from pyclient.core.admin.cluster import (
-    describe_cluster_call, describe_features_call, describe_quorum_call, unregister_broker_call, update_features_call,
+    add_voter_call, describe_cluster_call, describe_features_call, describe_quorum_call, remove_voter_call, unregister_broker_call, update_features_call,
 )
-from pyclient.descriptions.cluster import FeatureChange, FeatureRange, Quorum
+from pyclient.descriptions.cluster import FeatureChange, FeatureRange, Quorum, VoterEndpoint
 from pyclient.net.connect import CLIENT_INFO
 from pyclient.records import ClusterDescription
 
@@ -93,6 +95,40 @@ class AsyncClusterCalls(AsyncCalls):
         found: Quorum = await self._core.call(lambda finish, deadline: describe_quorum_call(finish=finish, deadline=deadline), self._limit(timeout))
         return found
 
+    async def add_raft_voter(self, voter: int, directory_id: UUID, endpoints: Iterable[VoterEndpoint], *, timeout: float | None = OPTION) -> None:
+        """Let the controller *voter* vote on the metadata log: a node that follows it already (KIP-853).
+
+        *directory_id* is that of its log directory, `describe_quorum` has it of observers; *endpoints* are its
+        listeners for controllers. While it has not caught up, or another voter is being added or removed, this
+        retries. When an answer is lost, the retry may raise DuplicateVoterError: `describe_quorum` shows the voters.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            DuplicateVoterError: it is a voter already. UnsupportedVersionError: the quorum is fixed by
+                ``controller.quorum.voters`` (``kraft.version`` 0), or brokers before 3.9. InvalidRequestError: the
+                endpoints lead to no such controller. ClusterAuthorizationError, …
+        """
+        (node,), directory, reached, limit = brokers([voter], "voter"), _directory(directory_id), _endpoints(endpoints), self._limit(timeout)
+        await self._core.call(lambda finish, deadline: add_voter_call(
+            node, directory, reached, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit)
+
+    async def remove_raft_voter(self, voter: int, directory_id: UUID, *, timeout: float | None = OPTION) -> None:
+        """Let the controller *voter* with that *directory_id* vote no more; it goes on following the metadata log
+        until it is shut down (KIP-853).
+
+        When an answer is lost, the retry may raise VoterNotFoundError: `describe_quorum` shows the voters.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            VoterNotFoundError: it is no voter, or has another directory. UnsupportedVersionError: the quorum is fixed
+                by ``controller.quorum.voters`` (``kraft.version`` 0), or brokers before 3.9. ClusterAuthorizationError,
+                …
+        """
+        (node,), directory = brokers([voter], "voter"), _directory(directory_id)
+        await self._core.call(lambda finish, deadline: remove_voter_call(node, directory, finish=finish, deadline=deadline), self._limit(timeout))
+
 
 class ClusterCalls(BlockingCalls):
     """Calls of `Admin` that concern the cluster."""
@@ -164,6 +200,37 @@ class ClusterCalls(BlockingCalls):
         """
         return self._call(lambda: self._admin.describe_quorum(timeout=timeout))
 
+    def add_raft_voter(self, voter: int, directory_id: UUID, endpoints: Iterable[VoterEndpoint], *, timeout: float | None = OPTION) -> None:
+        """Let the controller *voter* vote on the metadata log: a node that follows it already (KIP-853).
+
+        *directory_id* is that of its log directory, `describe_quorum` has it of observers; *endpoints* are its
+        listeners for controllers. While it has not caught up, or another voter is being added or removed, this
+        retries. When an answer is lost, the retry may raise DuplicateVoterError: `describe_quorum` shows the voters.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            DuplicateVoterError: it is a voter already. UnsupportedVersionError: the quorum is fixed by
+                ``controller.quorum.voters`` (``kraft.version`` 0), or brokers before 3.9. InvalidRequestError: the
+                endpoints lead to no such controller. ClusterAuthorizationError, …
+        """
+        self._call(lambda: self._admin.add_raft_voter(voter, directory_id, endpoints, timeout=timeout))
+
+    def remove_raft_voter(self, voter: int, directory_id: UUID, *, timeout: float | None = OPTION) -> None:
+        """Let the controller *voter* with that *directory_id* vote no more; it goes on following the metadata log
+        until it is shut down (KIP-853).
+
+        When an answer is lost, the retry may raise VoterNotFoundError: `describe_quorum` shows the voters.
+
+        *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
+
+        Raises:
+            VoterNotFoundError: it is no voter, or has another directory. UnsupportedVersionError: the quorum is fixed
+                by ``controller.quorum.voters`` (``kraft.version`` 0), or brokers before 3.9. ClusterAuthorizationError,
+                …
+        """
+        self._call(lambda: self._admin.remove_raft_voter(voter, directory_id, timeout=timeout))
+
 
 def _levels(given: object) -> dict[str, int]:
     found = mapping(given, "levels", '{"transaction.version": 2}')
@@ -171,3 +238,17 @@ def _levels(given: object) -> dict[str, int]:
     if wrong:
         raise ValueError(f"levels has {wrong[0]!r}: expected a feature's name and a level from 0 on")
     return dict(found)
+
+
+def _directory(given: object) -> UUID:
+    if not isinstance(given, UUID):
+        raise TypeError(f"directory_id is {given!r}: expected the UUID of a log directory, as describe_quorum has it")
+    return given
+
+
+def _endpoints(given: Iterable[Any]) -> list[VoterEndpoint]:
+    found = list(given)
+    wrong = [each for each in found if not isinstance(each, VoterEndpoint)]
+    if wrong or not found:
+        raise TypeError(f'endpoints are {found!r}: expected those of the controller, as [VoterEndpoint("CONTROLLER", "host", 9093)]')
+    return found

@@ -68,6 +68,8 @@ class Api(enum.IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
 
     @functools.cached_property
     def title(self) -> str:
@@ -154,6 +156,8 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1),
     Api.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 1),
     Api.LIST_CONFIG_RESOURCES: VersionRange(0, 1),
+    Api.ADD_RAFT_VOTER: VersionRange(0, 1),
+    Api.REMOVE_RAFT_VOTER: VersionRange(0, 0),
 }
 
 
@@ -203,6 +207,8 @@ NEEDS: Final[Mapping[tuple[Api, int], Need]] = {
     (Api.ALTER_USER_SCRAM_CREDENTIALS, 0): Need("2.7 (without ZooKeeper: 3.5)"),
     (Api.DESCRIBE_QUORUM, 0): Need("3.3 (only without ZooKeeper)"),
     (Api.UPDATE_FEATURES, 1): Need("3.3 (only without ZooKeeper)"),
+    (Api.ADD_RAFT_VOTER, 0): Need("3.9 (only without ZooKeeper)"),
+    (Api.REMOVE_RAFT_VOTER, 0): Need("3.9 (only without ZooKeeper)"),
     (Api.UNREGISTER_BROKER, 0): Need("2.8 (only without ZooKeeper)"),
     (Api.LIST_CONFIG_RESOURCES, 0): Need("3.7"),
     (Api.LIST_CONFIG_RESOURCES, 1): Need("4.1", "to list other resources than client metrics"),

@@ -66,6 +66,8 @@ RIGHTS: Final[Mapping[tuple[Api, int | None], Right]] = {
     (Api.DESCRIBE_QUORUM, CLUSTER): Right("DESCRIBE"),
     (Api.UPDATE_FEATURES, CLUSTER): Right("ALTER", more=" (to change its features)"),
     (Api.UNREGISTER_BROKER, CLUSTER): Right("ALTER", more=" (to unregister a broker)"),
+    (Api.ADD_RAFT_VOTER, CLUSTER): Right("ALTER", more=" (to change the quorum of controllers)"),
+    (Api.REMOVE_RAFT_VOTER, CLUSTER): Right("ALTER", more=" (to change the quorum of controllers)"),
     (Api.LIST_CONFIG_RESOURCES, CLUSTER): Right("DESCRIBE_CONFIGS", " of "),
     (Api.ALTER_REPLICA_LOG_DIRS, CLUSTER): Right("ALTER", more=" (to move replicas)"),
     (Api.DESCRIBE_LOG_DIRS, CLUSTER): Right("DESCRIBE"),

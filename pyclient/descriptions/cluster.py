@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import enum
 from typing import NamedTuple
+from uuid import UUID
 
 
 class FeatureChange(enum.IntEnum):
@@ -24,11 +25,21 @@ class FeatureRange(NamedTuple):
     finalized: int
 
 
+class VoterEndpoint(NamedTuple):
+    """Where the other controllers reach a voter: the name of a listener for controllers, with its host and port."""
+
+    name: str
+    host: str
+    port: int
+
+
 class QuorumReplica(NamedTuple):
     """A controller or broker that follows the metadata log (KIP-595).
 
     ``lag`` is in records of that log. The times are seconds since 1970, of the leader's clock: of the newest fetch, and
     when everything had been fetched. Both are None of the leader itself, and where brokers do not say (before 3.3).
+    ``directory_id`` is that of its log directory; None where voters cannot be changed (``kraft.version`` 0, KIP-853).
+    ``endpoints`` are known of voters.
     """
 
     node_id: int
@@ -36,6 +47,8 @@ class QuorumReplica(NamedTuple):
     lag: int
     last_fetched_at: float | None
     last_caught_up_at: float | None
+    directory_id: UUID | None = None
+    endpoints: tuple[VoterEndpoint, ...] = ()
 
 
 class Quorum(NamedTuple):

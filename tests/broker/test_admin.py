@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 import pytest
 
 from pyclient import Admin, AsyncAdmin, NewPartitions, NewTopic, TopicDescription
 from pyclient.admin import FeatureChange
-from pyclient.errors import BrokerIdNotRegisteredError, InvalidPartitionsError, InvalidReplicaAssignmentError, InvalidTopicError, InvalidUpdateVersionError, PartialFailureError, TopicExistsError, UnknownTopicOrPartitionError
+from pyclient.errors import BrokerIdNotRegisteredError, DuplicateVoterError, InvalidPartitionsError, InvalidReplicaAssignmentError, InvalidTopicError, InvalidUpdateVersionError, PartialFailureError, TopicExistsError, UnknownTopicOrPartitionError, VoterNotFoundError
 from pyclient.testing import LocalCluster
 from pyclient.testing.pytest_plugin import ClusterFactory
 from tests.waiting import eventually
@@ -136,6 +137,26 @@ def test_features_and_the_quorum_of_controllers_are_described(kafka_cluster: Loc
         assert quorum.high_watermark > 0
         leader, = (each for each in quorum.voters if each.node_id == quorum.leader)
         assert (leader.lag, leader.last_fetched_at) == (0, None)
+
+
+def test_a_controller_is_removed_from_the_voters_and_added_again_by_its_directory() -> None:
+    """In containers the voters are fixed (kraft.version 0)."""
+    with LocalCluster(3, mode="embedded") as cluster, admin(cluster) as client:
+        quorum = client.describe_quorum()
+        voter = next(each for each in quorum.voters if each.node_id != quorum.leader)
+        assert voter.directory_id is not None
+        with pytest.raises(DuplicateVoterError):
+            client.add_raft_voter(voter.node_id, voter.directory_id, voter.endpoints)
+        with pytest.raises(VoterNotFoundError):
+            client.remove_raft_voter(voter.node_id, UUID(int=7))
+        client.remove_raft_voter(voter.node_id, voter.directory_id)
+        with pytest.raises(VoterNotFoundError):
+            client.remove_raft_voter(voter.node_id, voter.directory_id)
+        eventually(lambda: (voter.node_id, voter.directory_id) in [(each.node_id, each.directory_id) for each in client.describe_quorum().observers])
+        assert voter.node_id not in [each.node_id for each in client.describe_quorum().voters]
+        client.add_raft_voter(voter.node_id, voter.directory_id, voter.endpoints)
+        again = next(each for each in client.describe_quorum().voters if each.node_id == voter.node_id)
+        assert (again.directory_id, again.endpoints) == (voter.directory_id, voter.endpoints)
 
 
 def test_the_level_of_a_feature_is_lowered_and_raised_and_a_wrong_one_is_refused(local_cluster: ClusterFactory) -> None:

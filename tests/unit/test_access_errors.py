@@ -149,6 +149,8 @@ RIGHTS: list[tuple[str, str, int, str]] = [
     ("describe_log_dirs", "DescribeLogDirs", CLUSTER, "not allowed to DESCRIBE the cluster"),
     ("update_features", "UpdateFeatures", CLUSTER, "not allowed to ALTER the cluster (to change its features)"),
     ("unregister_broker", "UnregisterBroker", CLUSTER, "not allowed to ALTER the cluster (to unregister a broker)"),
+    ("add_raft_voter", "AddRaftVoter", CLUSTER, "not allowed to ALTER the cluster (to change the quorum of controllers)"),
+    ("remove_raft_voter", "RemoveRaftVoter", CLUSTER, "not allowed to ALTER the cluster (to change the quorum of controllers)"),
     ("list_config_resources", "ListConfigResources", CLUSTER, "not allowed to DESCRIBE_CONFIGS of the cluster"),
     ("describe_quorum", "DescribeQuorum", CLUSTER, "not allowed to DESCRIBE the cluster"),
 ]

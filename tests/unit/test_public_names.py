@@ -46,7 +46,7 @@ CONSUMER = ("assign assignment beginning_offsets close cluster_id commit commit_
 ADMIN = ("abort_transaction alter_configs alter_group_offsets alter_partition_reassignments alter_quotas alter_scram_users close cluster_id create_acls create_partitions create_topics delete_acls delete_group_offsets delete_groups delete_records delete_topics "
          "describe_acls describe_cluster describe_features describe_quorum remove_members describe_configs describe_groups describe_log_dirs describe_producers describe_quotas describe_scram_users describe_topics describe_transactions elect_leaders fence_producers group_offsets "
          "is_connected plan_even_replicas plan_replication_factors plan_throttle plan_without_brokers throttle_replication end_throttle list_groups list_offsets list_partition_reassignments list_topics list_transactions metrics "
-         "alter_replica_log_dirs find_hanging_transactions list_config_resources unregister_broker update_features reset_group_offsets start stop create_delegation_token describe_delegation_tokens expire_delegation_token renew_delegation_token")
+         "add_raft_voter remove_raft_voter alter_replica_log_dirs find_hanging_transactions list_config_resources unregister_broker update_features reset_group_offsets start stop create_delegation_token describe_delegation_tokens expire_delegation_token renew_delegation_token")
 SEQUENCE = "count index"
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
+from uuid import UUID
+
+import attrs
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.config.addresses import is_usable
 from pyclient.core.acl_errors import error_of
 from pyclient.core.admin.items import refused, settled
-from pyclient.core.calls import Anywhere, Call, CallOutcome, Done, Finish
+from pyclient.core.calls import Again, Anywhere, Call, CallOutcome, Done, Finish
 from pyclient.core.handshake import ClientInfo, Versions
 from pyclient.descriptions.acls import operations_of
-from pyclient.descriptions.cluster import FeatureChange, FeatureRange, Quorum, QuorumReplica
+from pyclient.descriptions.cluster import FeatureChange, FeatureRange, Quorum, QuorumReplica, VoterEndpoint
 from pyclient.errors import KafkaError, ProtocolError
 from pyclient.records import ClusterDescription, Node
 
@@ -87,28 +90,57 @@ def unregister_broker_call(node: int, *, finish: Finish, deadline: float | None)
 def describe_quorum_call(*, finish: Finish, deadline: float | None) -> Call:
     """The quorum of the metadata log, as `Quorum`; brokers forward it to the active controller."""
     def judge(message: Any) -> CallOutcome:
-        if whole := refused(Api.DESCRIBE_QUORUM, message):
+        if whole := _refused_elsewhere(Api.DESCRIBE_QUORUM, message):
             return whole
         if not (message.topics and message.topics[0].partitions):
             raise ProtocolError(f"the response lacks {METADATA_LOG}")
         found = message.topics[0].partitions[0]
-        return refused(Api.DESCRIBE_QUORUM, found) or Done(_quorum(found))
+        return _refused_elsewhere(Api.DESCRIBE_QUORUM, found) or Done(_quorum(found, getattr(message, "nodes", ())))
 
     topics = [{"topic_name": METADATA_LOG, "partitions": [{"partition_index": 0}]}]
-    return Call(what="describing the quorum of controllers", api=Api.DESCRIBE_QUORUM, target=Anywhere.ANY_NODE, judge=judge, finish=finish,
+    return Call(what="describing the quorum of controllers", api=Api.DESCRIBE_QUORUM, target=Anywhere.CONTROLLER, judge=judge, finish=finish,
                 deadline=deadline, fields=lambda version: {"topics": topics})
 
 
-def _quorum(found: Any) -> Quorum:
+def add_voter_call(voter: int, directory: UUID, endpoints: Iterable[VoterEndpoint], *, timeout: float, finish: Finish, deadline: float | None) -> Call:
+    """Let a controller vote that follows the metadata log; the result is None. Retried until it has caught up."""
+    listeners = [{"name": each.name, "host": each.host, "port": each.port} for each in endpoints]
+
+    def fields(version: int) -> dict[str, object]:
+        return {"cluster_id": None, "timeout": datetime.timedelta(seconds=timeout), "voter_id": voter, "voter_directory_id": directory,
+                "listeners": listeners, "ack_when_committed": True}
+
+    return Call(what=f"adding voter {voter}", api=Api.ADD_RAFT_VOTER, target=Anywhere.CONTROLLER, finish=finish, deadline=deadline, fields=fields,
+                judge=lambda message: _refused_elsewhere(Api.ADD_RAFT_VOTER, message) or Done(None))
+
+
+def remove_voter_call(voter: int, directory: UUID, *, finish: Finish, deadline: float | None) -> Call:
+    """Let a controller vote no more; the result is None."""
+    return Call(what=f"removing voter {voter}", api=Api.REMOVE_RAFT_VOTER, target=Anywhere.CONTROLLER, finish=finish, deadline=deadline,
+                judge=lambda message: _refused_elsewhere(Api.REMOVE_RAFT_VOTER, message) or Done(None),
+                fields=lambda version: {"cluster_id": None, "voter_id": voter, "voter_directory_id": directory})
+
+
+def _refused_elsewhere(api: Api, message: Any) -> CallOutcome | None:
+    """As `refused`, but another broker is tried: each forwards to the controller that it last knew as active, for as
+    long as that one answers NOT_LEADER_OR_FOLLOWER.
+    """
+    found = refused(api, message)
+    return attrs.evolve(found, elsewhere=True) if isinstance(found, Again) else found
+
+
+def _quorum(found: Any, nodes: Iterable[Any]) -> Quorum:
+    endpoints = {node.node_id: tuple(VoterEndpoint(each.name, each.host, each.port) for each in node.listeners) for node in nodes}
     end = max((each.log_end_offset for each in found.current_voters if each.replica_id == found.leader_id), default=found.high_watermark)
     return Quorum(None if found.leader_id == UNKNOWN else found.leader_id, found.leader_epoch, found.high_watermark,
-                  _replicas(found.current_voters, end, found.leader_id), _replicas(found.observers, end, found.leader_id))
+                  _replicas(found.current_voters, end, found.leader_id, endpoints), _replicas(found.observers, end, found.leader_id, endpoints))
 
 
-def _replicas(given: Iterable[Any], end: int, leader: int) -> tuple[QuorumReplica, ...]:
+def _replicas(given: Iterable[Any], end: int, leader: int, endpoints: Mapping[int, tuple[VoterEndpoint, ...]]) -> tuple[QuorumReplica, ...]:
     def time(replica: Any, name: str) -> float | None:
         ms: int = getattr(replica, name, UNKNOWN)
         return None if ms == UNKNOWN or replica.replica_id == leader else ms / 1000
 
     return tuple(QuorumReplica(each.replica_id, each.log_end_offset, max(0, end - each.log_end_offset), time(each, "last_fetch_timestamp"),
-                               time(each, "last_caught_up_timestamp")) for each in sorted(given, key=lambda each: each.replica_id))
+                               time(each, "last_caught_up_timestamp"), getattr(each, "replica_directory_id", None), endpoints.get(each.replica_id, ()))
+                 for each in sorted(given, key=lambda each: each.replica_id))

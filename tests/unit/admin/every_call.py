@@ -4,10 +4,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from pyclient import Admin, OffsetAndMetadata, Producer, TopicPartition
 from pyclient.admin import (
-    Acl, AclFilter, AclOperation, ConfigResource, OffsetSpec, QuotaEntity, ReassignmentPlan, ReplicationThrottle, ResourceType, ScramDeletion, ScramMechanism,
+    Acl, AclFilter, AclOperation, ConfigResource, OffsetSpec, QuotaEntity, ReassignmentPlan, ReplicationThrottle, ResourceType, ScramDeletion, ScramMechanism, VoterEndpoint,
 )
 from pyclient.codec.apis import Api
 from pyclient.core.admin.throttles import LISTS
@@ -84,6 +85,9 @@ CALLS: Final[Mapping[str, One]] = {
     "describe_log_dirs": One(lambda admin: admin.describe_log_dirs(), "DescribeLogDirs"),
     "describe_features": One(lambda admin: admin.describe_features()),
     "describe_quorum": One(lambda admin: admin.describe_quorum(), "DescribeQuorum", "3.3 (only without ZooKeeper)"),
+    "add_raft_voter": One(lambda admin: admin.add_raft_voter(7, UUID(int=7), [VoterEndpoint("CONTROLLER", "host", 9093)]), "AddRaftVoter",
+                          "3.9 (only without ZooKeeper)"),
+    "remove_raft_voter": One(lambda admin: admin.remove_raft_voter(7, UUID(int=7)), "RemoveRaftVoter", "3.9 (only without ZooKeeper)"),
     "update_features": One(lambda admin: admin.update_features({"transaction.version": 2}), "UpdateFeatures", "3.3 (only without ZooKeeper)"),
     "unregister_broker": One(lambda admin: admin.unregister_broker(2), "UnregisterBroker", "2.8 (only without ZooKeeper)"),
     "describe_cluster": One(lambda admin: admin.describe_cluster()),
@@ -111,6 +115,8 @@ NOT_MODELLED: Final[Mapping[Api, Callable[[Fields], Fields]]] = {
     Api.DESCRIBE_QUORUM: lambda error: {**error, "topics": [], "nodes": []},
     Api.UPDATE_FEATURES: lambda error: {**error, "results": []},
     Api.UNREGISTER_BROKER: lambda error: error,
+    Api.ADD_RAFT_VOTER: lambda error: error,
+    Api.REMOVE_RAFT_VOTER: lambda error: error,
     Api.LIST_CONFIG_RESOURCES: lambda error: {**error, "config_resources": []},
 }
 """Requests that the fake cluster does not have: here it refuses them."""

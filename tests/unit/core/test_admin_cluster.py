@@ -1,24 +1,27 @@
 """Features and the quorum: the requests in every version, and what responses mean."""
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from pyclient.admin import AclOperation, FeatureChange, FeatureRange, Quorum, QuorumReplica
+from pyclient import AsyncAdmin
+from pyclient.admin import AclOperation, FeatureChange, FeatureRange, Quorum, QuorumReplica, VoterEndpoint
 from pyclient.codec.apis import Api
 from pyclient.core.admin.cluster import (
-    describe_cluster_call, describe_features_call, describe_quorum_call, unregister_broker_call, update_features_call,
+    add_voter_call, describe_cluster_call, describe_features_call, describe_quorum_call, remove_voter_call, unregister_broker_call, update_features_call,
 )
 from pyclient.core.calls import Again, Anywhere, Done
 from pyclient.core.handshake import ClientInfo
 from pyclient.descriptions.acls import NOT_ASKED
-from pyclient.errors import BrokerIdNotRegisteredError, ClusterAuthorizationError, InvalidUpdateVersionError
+from pyclient.errors import BrokerIdNotRegisteredError, ClusterAuthorizationError, DuplicateVoterError, InvalidUpdateVersionError, VoterNotFoundError
 from pyclient.records import ClusterDescription, Node
 from tests.unit.core.test_admin_calls import body, ignore, versions
 from tests.unit.core.world import answer
 
-NOT_ALLOWED, NOT_LEADER, NOT_CONTROLLER, WRONG_LEVEL, NOT_REGISTERED = 31, 6, 41, 95, 102
+NOT_ALLOWED, NOT_LEADER, NOT_CONTROLLER, WRONG_LEVEL, NOT_REGISTERED, LATE, DUPLICATE_VOTER, NO_VOTER = 31, 6, 41, 95, 102, 7, 126, 127
 
 
 def described(version: int, **fields: Any) -> Any:
@@ -65,12 +68,13 @@ def describing() -> Any:
 
 def quorum_of(version: int, code: int = 0, top: int = 0, leader: int = 2) -> Any:
     def replica(node: int, end: int, ms: int) -> dict[str, Any]:
-        return {"replica_id": node, "replica_directory_id": None, "log_end_offset": end, "last_fetch_timestamp": ms, "last_caught_up_timestamp": ms}
+        return {"replica_id": node, "replica_directory_id": UUID(int=node), "log_end_offset": end, "last_fetch_timestamp": ms, "last_caught_up_timestamp": ms}
 
     partition = {"partition_index": 0, "error_code": code, "error_message": None, "leader_id": leader, "leader_epoch": 7, "high_watermark": 90,
                  "current_voters": [replica(2, 100, -1), replica(1, 95, 5000)], "observers": [replica(9, -1, -1)]}
     topics = [{"topic_name": "__cluster_metadata", "partitions": [partition]}]
-    return describing().judge(answer(Api.DESCRIBE_QUORUM, version, error_code=top, error_message=None, topics=topics, nodes=[]))
+    return describing().judge(answer(Api.DESCRIBE_QUORUM, version, error_code=top, error_message=None, topics=topics, nodes=[
+        {"node_id": 2, "listeners": [{"name": "CONTROLLER", "host": "host-2", "port": 9093}]}]))
 
 
 @pytest.mark.parametrize("version", versions(Api.DESCRIBE_QUORUM))
@@ -78,14 +82,55 @@ def test_the_quorum_has_voters_and_observers_with_their_lags(version: int) -> No
     (topic,) = body(describing(), version).topics
     assert (topic.topic_name, [each.partition_index for each in topic.partitions]) == ("__cluster_metadata", [0])
     at = 5.0 if version >= 1 else None
-    assert quorum_of(version) == Done(Quorum(
-        2, 7, 90, (QuorumReplica(1, 95, 5, at, at), QuorumReplica(2, 100, 0, None, None)), (QuorumReplica(9, -1, 101, None, None),)))
+    one, two, nine = (UUID(int=node) if version >= 2 else None for node in (1, 2, 9))
+    endpoints = (VoterEndpoint("CONTROLLER", "host-2", 9093),) if version >= 2 else ()
+    assert quorum_of(version) == Done(Quorum(2, 7, 90, (QuorumReplica(1, 95, 5, at, at, one), QuorumReplica(2, 100, 0, None, None, two, endpoints)),
+                                             (QuorumReplica(9, -1, 101, None, None, nine),)))
 
 
 def test_while_no_controller_leads_there_is_no_leader_and_refusals_are_raised_or_retried() -> None:
     assert quorum_of(2, leader=-1).result.leader is None
     assert isinstance(quorum_of(2, top=NOT_ALLOWED), ClusterAuthorizationError)
-    assert isinstance(quorum_of(2, NOT_LEADER), Again)
+    assert quorum_of(2, NOT_LEADER).elsewhere
+
+
+def test_another_broker_is_tried_where_one_forwards_to_a_controller_that_leads_no_more() -> None:
+    """It would do so for as long as that one answers."""
+    for call in (describing(), remove_voter_call(3, UUID(int=3), finish=ignore, deadline=None)):
+        assert call.target is Anywhere.CONTROLLER, "each update of the metadata names another broker"
+    outcome = call.judge(answer(Api.REMOVE_RAFT_VOTER, 0, error_code=NOT_LEADER))
+    assert isinstance(outcome, Again)
+    assert outcome.elsewhere
+
+
+@pytest.mark.parametrize("version", versions(Api.ADD_RAFT_VOTER))
+def test_a_voter_is_added_with_its_directory_and_endpoints_once_it_has_caught_up(version: int) -> None:
+    call = add_voter_call(3, UUID(int=3), [VoterEndpoint("CONTROLLER", "host-3", 65000)], timeout=5, finish=ignore, deadline=None)
+    read = body(call, version)
+    assert (read.voter_id, read.voter_directory_id, read.timeout.total_seconds(), getattr(read, "ack_when_committed", True)) == (3, UUID(int=3), 5, True)
+    assert [(each.name, each.host, each.port) for each in read.listeners] == [("CONTROLLER", "host-3", 65000)]
+    assert call.judge(answer(Api.ADD_RAFT_VOTER, version, error_code=0)) == Done(None)
+    assert isinstance(call.judge(answer(Api.ADD_RAFT_VOTER, version, error_code=LATE)), Again)
+    assert isinstance(call.judge(answer(Api.ADD_RAFT_VOTER, version, error_code=DUPLICATE_VOTER)), DuplicateVoterError)
+
+
+def test_a_voter_is_removed_by_its_directory() -> None:
+    call = remove_voter_call(3, UUID(int=3), finish=ignore, deadline=None)
+    read = body(call, 0)
+    assert (read.voter_id, read.voter_directory_id) == (3, UUID(int=3))
+    assert call.judge(answer(Api.REMOVE_RAFT_VOTER, 0, error_code=0)) == Done(None)
+    assert isinstance(call.judge(answer(Api.REMOVE_RAFT_VOTER, 0, error_code=NO_VOTER, error_message="who")), VoterNotFoundError)
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda admin: admin.remove_raft_voter("3", UUID(int=3)), "voter has '3'"),
+    (lambda admin: admin.remove_raft_voter(3, "AAAA"), "expected the UUID of a log directory"),
+    (lambda admin: admin.add_raft_voter(3, UUID(int=3), []), "expected those of the controller"),
+    (lambda admin: admin.add_raft_voter(3, UUID(int=3), [("CONTROLLER", "host", 9093)]), "expected those of the controller"),
+])
+def test_wrong_voters_are_refused_before_a_request(call: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        asyncio.run(call(AsyncAdmin(bootstrap_servers="127.0.0.1:1")))
 
 
 def updating() -> Any:
