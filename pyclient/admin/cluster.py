@@ -9,9 +9,11 @@ from pyclient.admin.calls import AsyncCalls, BlockingCalls, raise_failed
 from pyclient.admin.given import brokers, mapping
 from pyclient.client.facade_base import OPTION
 from pyclient.core.admin.cluster import (
-    add_voter_call, describe_cluster_call, describe_features_call, describe_quorum_call, remove_voter_call, unregister_broker_call, update_features_call,
+    add_voter_call, describe_cluster_call, describe_controllers_call, describe_features_call, describe_quorum_call, remove_voter_call, unregister_broker_call,
+    update_features_call,
 )
 from pyclient.descriptions.cluster import FeatureChange, FeatureRange, Quorum, VoterEndpoint
+from pyclient.errors import UnsupportedEndpointTypeError
 from pyclient.net.connect import CLIENT_INFO
 from pyclient.records import ClusterDescription
 
@@ -24,13 +26,21 @@ class AsyncClusterCalls(AsyncCalls):
         """The cluster's id, brokers and controller.
 
         With *include_authorized_operations* also what this client's user may do with the cluster; with
-        *include_fenced_brokers* also brokers that are registered but fenced, as those that are shut down.
+        *include_fenced_brokers* also brokers that are registered but fenced, as those that are shut down. Of
+        ``bootstrap_controllers`` it has the controllers as nodes.
 
         *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
-            UnsupportedVersionError: authorized operations of brokers before 2.8, or fenced brokers before 4.0.
+            UnsupportedVersionError: authorized operations of brokers before 2.8, fenced brokers before 4.0, controllers
+                before 3.7. MismatchedEndpointTypeError: ``bootstrap_controllers`` leads to brokers.
         """
+        if self._core.of_controllers:
+            if include_fenced_brokers:
+                raise UnsupportedEndpointTypeError("include_fenced_brokers needs brokers, and this admin is bound to controllers: open one with bootstrap_servers for it")
+            controllers: ClusterDescription = await self._core.call(lambda finish, deadline: describe_controllers_call(
+                operations=include_authorized_operations, finish=finish, deadline=deadline), self._limit(timeout))
+            return controllers
         if include_authorized_operations or include_fenced_brokers:
             found: ClusterDescription = await self._core.call(lambda finish, deadline: describe_cluster_call(
                 operations=include_authorized_operations, fenced=include_fenced_brokers, finish=finish, deadline=deadline), self._limit(timeout))
@@ -140,12 +150,14 @@ class ClusterCalls(BlockingCalls):
         """The cluster's id, brokers and controller.
 
         With *include_authorized_operations* also what this client's user may do with the cluster; with
-        *include_fenced_brokers* also brokers that are registered but fenced, as those that are shut down.
+        *include_fenced_brokers* also brokers that are registered but fenced, as those that are shut down. Of
+        ``bootstrap_controllers`` it has the controllers as nodes.
 
         *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
         Raises:
-            UnsupportedVersionError: authorized operations of brokers before 2.8, or fenced brokers before 4.0.
+            UnsupportedVersionError: authorized operations of brokers before 2.8, fenced brokers before 4.0, controllers
+                before 3.7. MismatchedEndpointTypeError: ``bootstrap_controllers`` leads to brokers.
         """
         return self._call(lambda: self._admin.describe_cluster(
             include_authorized_operations=include_authorized_operations, include_fenced_brokers=include_fenced_brokers, timeout=timeout))

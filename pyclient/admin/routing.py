@@ -32,8 +32,11 @@ async def each(core: ClientCore, calls: Mapping[Key, Callable[[Finish, float | N
 async def by_broker(core: ClientCore, nodes: Mapping[int | None, Sequence[Key]], make: ToBroker[Key], timeout: float | None) -> dict[Key, Any]:
     """Ask each broker (None: any) about its items; the value or the `KafkaError` of each.
 
-    Items of a broker that is not in the cluster get `BrokerNotAvailableError` at once.
+    Items of a broker that is not in the cluster get `BrokerNotAvailableError` at once. A client that is bound to
+    controllers asks the active one.
     """
+    if core.of_controllers:
+        nodes = {None: [item for items in nodes.values() for item in items]} if nodes else {}
     deadline = None if timeout is None else core.clock() + timeout
     answers: dict[Key, Any] = {}
     if any(node is not None for node in nodes):

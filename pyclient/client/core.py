@@ -40,7 +40,9 @@ class ClientCore:
     """One client on one loop. Made anywhere, bound to a loop by `start`."""
 
     def __init__(self, config: ClientConfig, *, topics_idle_after: float = float("inf"), create_topics: bool = False) -> None:
-        if not config.bootstrap_servers:
+        self.of_controllers = bool(getattr(config, "bootstrap_controllers", ()))
+        """Whether this client is bound to controllers instead of brokers (KIP-919)."""
+        if not config.bootstrap_servers and not self.of_controllers:
             raise ConfigurationError("bootstrap_servers is not set: give at least one broker's host:port", option="bootstrap_servers")
         self.config = config
         self.environment = environment()
@@ -90,7 +92,8 @@ class ClientCore:
             canonical_bootstrap=config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only",
         )
         # Bootstrap addresses are nodes with negative ids, until metadata brings the brokers' own ids.
-        bootstrap = [Node(-2 - at, address.host, address.port) for at, address in enumerate(config.bootstrap_servers)]
+        addresses = config.bootstrap_servers or getattr(config, "bootstrap_controllers", ())
+        bootstrap = [Node(-2 - at, address.host, address.port) for at, address in enumerate(addresses)]
         return ConnectionPool(options, network, clock=self.clock, random=self.random, bootstrap=bootstrap,
                      metrics=self.metrics, on_change=self.driver.wake, on_quiet=self.driver.wake_by, on_failure=self._on_failure, on_refused=self._on_refused,
                      on_silence=self._on_silence)
@@ -102,7 +105,7 @@ class ClientCore:
             max_age=_seconds(config.metadata_max_age_ms), max_idle=topics_idle_after,
             rebootstrap_after=_seconds(config.metadata_recovery_rebootstrap_trigger_ms) if recovers else None,
             request_timeout=self.request_timeout, backoff=self.backoff, create_topics=create_topics,
-            on_update=self._on_cluster)
+            on_update=self._on_cluster, of_controllers=self.of_controllers)
 
     # ---- opening and closing ----------------------------------------------------------------------------------------
 

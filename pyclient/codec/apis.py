@@ -188,6 +188,7 @@ NEEDS: Final[Mapping[tuple[Api, int], Need]] = {
     (Api.METADATA, 8): Need("2.3", "to describe authorized operations"),
     (Api.DESCRIBE_GROUPS, 3): Need("2.3", "to describe authorized operations"),
     (Api.DESCRIBE_CLUSTER, 0): Need("2.8"),
+    (Api.DESCRIBE_CLUSTER, 1): Need("3.7", "to describe controllers"),
     (Api.DESCRIBE_CLUSTER, 2): Need("4.0", "to describe fenced brokers"),
     (Api.OFFSET_DELETE, 0): Need("2.4"),
     (Api.DESCRIBE_CONFIGS, 3): Need("2.6", "to describe configs with their documentation"),

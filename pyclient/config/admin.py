@@ -7,11 +7,15 @@ import attrs
 
 from pyclient.config.addresses import Address
 from pyclient.config.client import ClientConfig
-from pyclient.config.declaration import NotYet, option
+from pyclient.config.declaration import Rule, option
 from pyclient.config.kinds import INT32_MAX, INT64_MAX, Addresses, Int
 
-NOT_YET = (
-    NotYet("bootstrap_controllers", bool, "Until then give bootstrap_servers: brokers forward the calls."),
+RULES = (
+    Rule(
+        ("bootstrap_controllers", "bootstrap_servers"),
+        lambda c: not (c.bootstrap_controllers and c.bootstrap_servers),
+        "bootstrap_controllers and bootstrap_servers exclude each other: an admin is bound to controllers or to brokers",
+    ),
 )
 
 
@@ -20,10 +24,10 @@ class AdminConfig(ClientConfig):
     """Options of `Admin` and `AsyncAdmin`."""
 
     ROLE: ClassVar[str] = "admin"
-    NOT_YET: ClassVar[tuple[NotYet, ...]] = NOT_YET
+    RULES: ClassVar[tuple[Rule, ...]] = RULES
 
     bootstrap_controllers: tuple[Address, ...] = option(
-        "3.7", (), Addresses(), "Controllers to connect to first, instead of brokers (KIP-919).", importance="high")
+        "3.7", (), Addresses(), "Controllers to connect to, instead of brokers (KIP-919): only for calls that controllers answer.", importance="high")
     retries: int = option(
         "0.8", INT32_MAX, Int(), "How often a failed call is repeated, within its timeout.", importance="low", unit="")
     connections_max_idle_ms: int = option(

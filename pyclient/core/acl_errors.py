@@ -70,6 +70,7 @@ RIGHTS: Final[Mapping[tuple[Api, int | None], Right]] = {
     (Api.REMOVE_RAFT_VOTER, CLUSTER): Right("ALTER", more=" (to change the quorum of controllers)"),
     (Api.LIST_CONFIG_RESOURCES, CLUSTER): Right("DESCRIBE_CONFIGS", " of "),
     (Api.ALTER_REPLICA_LOG_DIRS, CLUSTER): Right("ALTER", more=" (to move replicas)"),
+    (Api.DESCRIBE_CLUSTER, CLUSTER): Right("ALTER", more=" (to ask controllers)"),
     (Api.DESCRIBE_LOG_DIRS, CLUSTER): Right("DESCRIBE"),
     (Api.DESCRIBE_ACLS, CLUSTER): Right("DESCRIBE", more=" (to see ACLs)"),
     (Api.CREATE_ACLS, CLUSTER): Right("ALTER", more=" (to change ACLs)"),

@@ -13,6 +13,7 @@ import attrs
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.core.backoff import WaitPolicy
+from pyclient.core.controllers import not_of_controllers
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Unknown, Use, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.core.acl_errors import error_of
@@ -136,8 +137,12 @@ class Calls:
         return self._now - call.sent_at
 
     def submit(self, call: Call) -> None:
-        """Start a call. A response, its deadline, `cancel` or `close` ends it."""
+        """Start a call. A response, its deadline, `cancel` or `close` ends it; at once if it needs brokers, and this
+        client is bound to controllers.
+        """
         self._open[call] = None
+        if self._metadata.of_controllers and (error := not_of_controllers(call.api, call.what)) is not None:
+            self._end(call, None, error)
 
     def adopt(self, call: Call, now: float, node: int) -> Request:
         """As `submit`, of a call whose request was written at *now* beside `poll`: it is in flight, in this request."""
@@ -175,6 +180,8 @@ class Calls:
                     continue  # another call ended it
                 if call.deadline is not None and now >= call.deadline:
                     self._end(call, None, self._timeout(call))
+                elif self._metadata.refused is not None and not call.in_flight:
+                    self._end(call, None, self._metadata.refused)
                 elif not call.in_flight and now >= call.not_before:
                     call.not_before = 0.0  # the back-off is over: now it waits for a node, not for the clock
                     node = self._locate(call.target, now, ready, call.use)
@@ -195,9 +202,9 @@ class Calls:
 
     def _locate(self, target: Target, now: float, ready: Ready, use: Use | None) -> int | None:
         match target:
-            case Anywhere.ANY_NODE:
+            case Anywhere.ANY_NODE if not self._metadata.of_controllers:  # of controllers, only the active one knows all
                 return ready.least_loaded(Use.CONTROL)
-            case Anywhere.CONTROLLER:
+            case Anywhere():
                 return self._controller(ready)
             case Coordinator():
                 return self._coordinator(target, now, ready, use or Use.COORDINATION)
@@ -285,7 +292,7 @@ class Calls:
             case Done(result):
                 return self._end(call, result, None) and not self._open
             case Again(error, elsewhere, pause):
-                if elsewhere:
+                if elsewhere or self._metadata.of_controllers:  # another one may be active
                     self._lose(call)
                 if call.once:
                     self._end(call, None, error)

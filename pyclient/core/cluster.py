@@ -102,6 +102,10 @@ class Cluster:
                 topics[name] = _merged(self.topics.get(name), _topic(name, each))
         return self._with(answer, topics)
 
+    def of_controllers(self, answer: Any) -> Cluster:
+        """The view after a DescribeCluster response of controllers; they know of no topics."""
+        return self._with(answer, dict(self.topics), "broker_id")
+
     def moved(self, tp: TopicPartition, leader: int, epoch: int, node: Node | None = None) -> Cluster:
         """The view after a hint of a newer leader (KIP-951); this view if the hint is not newer or incomplete (C12)."""
         topic, known = self.topics.get(tp.topic), self.partition(tp)
@@ -115,8 +119,8 @@ class Cluster:
         return attrs.evolve(
             self, version=self.version + 1, topics=MappingProxyType(topics), nodes=nodes)
 
-    def _with(self, answer: Any, topics: dict[str, Topic]) -> Cluster:
-        nodes = nodes_of(answer.brokers)
+    def _with(self, answer: Any, topics: dict[str, Topic], number: str = "node_id") -> Cluster:
+        nodes = nodes_of(answer.brokers, number)
         controller = getattr(answer, "controller_id", NO_NODE)
         return Cluster(
             version=self.version + 1,
@@ -125,21 +129,21 @@ class Cluster:
             controller=controller if controller in nodes else None,
             topics=MappingProxyType(topics),
             names=_names(topics),
-            unusable=frozenset(_shown(each) for each in answer.brokers if each.node_id not in nodes),
+            unusable=frozenset(_shown(each, getattr(each, number)) for each in answer.brokers if getattr(each, number) not in nodes),
         )
 
 
-def nodes_of(answers: Iterable[Any]) -> dict[int, Node]:
-    """The brokers of a response by their ids, without those that no client can connect to.
+def nodes_of(answers: Iterable[Any], number: str = "node_id") -> dict[int, Node]:
+    """The brokers of a response by their ids, which it calls *number*, without those that no client can connect to.
 
     A host may hold anything, and a port above 65535 would be another one. Ids below 0 are bootstrap addresses.
     """
-    return {each.node_id: Node(each.node_id, each.host, each.port, getattr(each, "rack", None))
-            for each in answers if each.node_id >= 0 and is_usable(each.host, each.port)}
+    return {getattr(each, number): Node(getattr(each, number), each.host, each.port, getattr(each, "rack", None), getattr(each, "is_fenced", False))
+            for each in answers if getattr(each, number) >= 0 and is_usable(each.host, each.port)}
 
 
-def _shown(broker: Any) -> str:
-    return f"{in_one_line(broker.host, LONGEST_HOST)}:{broker.port} (node {broker.node_id})"
+def _shown(broker: Any, number: int) -> str:
+    return f"{in_one_line(broker.host, LONGEST_HOST)}:{broker.port} (node {number})"
 
 
 def _names(topics: Mapping[str, Topic]) -> Mapping[UUID, str]:

@@ -101,6 +101,8 @@ class Versions:
         need = NEEDS.get((api, spoken.low), OLDEST)
         purpose = f" {need.purpose}" if need.purpose else ""
         said = f"{api.title}: this client needs one of the versions {spoken}{purpose}, the broker has {offered or 'none'}."
+        if api is Api.METADATA and not offered:
+            return f"{said} It is a controller: give brokers as bootstrap_servers; bootstrap_controllers binds an admin to controllers."
         if offered and offered.low > spoken.high:
             return f"{said} Use a newer release of this client."
         return f"{said} Brokers of Kafka {need.release} or newer have them: upgrade this one, or do without."

@@ -10,6 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from pyclient.codec.apis import Api, VersionRange
+from pyclient.core import controllers
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.cluster import Cluster, Topic
 from pyclient.core.manager import NotSent, Outcome, Ready, Reply, Request, Unknown, Use, earliest
@@ -31,8 +32,12 @@ class Metadata:
     """
 
     def __init__(self, *, max_age: float, max_idle: float, rebootstrap_after: float | None, request_timeout: float,
-                 backoff: WaitPolicy, create_topics: bool, on_update: Callable[[Cluster], None]) -> None:
+                 backoff: WaitPolicy, create_topics: bool, on_update: Callable[[Cluster], None], of_controllers: bool = False) -> None:
         self.cluster = Cluster()
+        self.of_controllers = of_controllers
+        """Whether the nodes are controllers (KIP-919)."""
+        self.refused: KafkaError | None = None
+        """Why the controllers refused the last request, for a reason that does not pass."""
         self._reported: frozenset[str] = frozenset()
         self.last_error: KafkaError | None = None
         self.adopted_at: float | None = None
@@ -159,6 +164,11 @@ class Metadata:
         return self._request(node, [{"name": None, "topic_id": each} for each in ids], self._identified, BY_ID)
 
     def _request(self, node: int, topics: object, done: Callable[[float, Outcome], None], versions: VersionRange | None = None) -> Request:
+        if self.of_controllers:
+            return Request(node=node, use=Use.CONTROL, api=Api.DESCRIBE_CLUSTER, done=done, timeout=self._request_timeout,
+                           fields=lambda version: controllers.describe_fields(), versions=controllers.DESCRIBE,
+                           patience=patience(self._request_timeout, self._unheard))
+
         def fields(version: int) -> dict[str, object]:
             return {
                 "topics": topics,
@@ -179,6 +189,8 @@ class Metadata:
             case Reply(message=message) if getattr(message, "error_code", 0) == REBOOTSTRAP_REQUIRED:
                 self._rebootstrap(now)
                 self._failed(now, None)  # with a back-off: the bootstrap addresses may answer the same
+            case Reply(message=message) if self.of_controllers and (error := controllers.refusal(message)) is not None:
+                self._failed(now, error)
             case Reply(message=message) if message.brokers:
                 self._adopt(now, message, asked_at)
             case Reply():
@@ -202,9 +214,9 @@ class Metadata:
 
     def _adopt(self, now: float, message: object, asked_at: float | None) -> None:
         before, new, partial = self.cluster, self.interest.new, asked_at is None
-        after = before.updated(message, everything=not partial, but=new)
+        after = before.of_controllers(message) if self.of_controllers else before.updated(message, everything=not partial, but=new)
         self._unanswered_since = self.silent_since = None
-        self.last_error = None
+        self.last_error = self.refused = None
         if asked_at is not None:
             self.adopted_at, self.asked_at = now, asked_at
         complete = not any(_unfinished(after.topics.get(topic)) for topic in self.interest.used if topic not in new)
@@ -213,6 +225,7 @@ class Metadata:
 
     def _failed(self, now: float, cause: KafkaError | None) -> None:
         self.last_error = cause
+        self.refused = cause if self.of_controllers and cause is not None and not cause.retriable else None
         self._refresh.failed(now, cause)
 
     def _publish(self, cluster: Cluster) -> None:

@@ -636,12 +636,14 @@ class StaleMemberEpochError(KafkaError):
 
 
 class MismatchedEndpointTypeError(KafkaError):
-    """A request for a controller was sent to a broker, or the reverse: check the address."""
+    """A request for a controller was sent to a broker, or the reverse: check ``bootstrap_controllers`` and
+    ``bootstrap_servers``.
+    """
     code, name = 114, "MISMATCHED_ENDPOINT_TYPE"
 
 
 class UnsupportedEndpointTypeError(KafkaError):
-    """The peer does not support this kind of endpoint yet."""
+    """Controllers do not answer this request: open another admin, with ``bootstrap_servers``."""
     code, name = 115, "UNSUPPORTED_ENDPOINT_TYPE"
 
 

@@ -149,7 +149,7 @@ def _warn_about_unused_options(config: Any) -> None:
 
 
 def _warn_about_readable_secrets(mechanism: str, config: Any) -> None:
-    remote = [str(each) for each in config.bootstrap_servers if not is_loopback(each.host)]
+    remote = [str(each) for each in (*config.bootstrap_servers, *getattr(config, "bootstrap_controllers", ())) if not is_loopback(each.host)]
     if config.security_protocol == "SASL_PLAINTEXT" and mechanism in SENT_READABLE and remote:
         _log.warning("security_protocol is SASL_PLAINTEXT and sasl_mechanism %s: the %s is sent unencrypted to %s; use SASL_SSL%s",
                      mechanism, SENT_READABLE[mechanism], ", ".join(remote), ", or SCRAM-SHA-512" if mechanism == "PLAIN" else "")

@@ -223,6 +223,7 @@ LAWS = [
     (ConsumerConfig, {"fetch_min_bytes": 11, "fetch_max_bytes": 10}, "fetch_min_bytes must not exceed"),
     (ConsumerConfig, {"fetch_max_wait_ms": 5, "request_timeout_ms": 5}, "fetch_max_wait_ms must be less"),
     (ConsumerConfig, {"receive_max_frame_bytes": 2000, "fetch_max_bytes": 2000}, "receive_max_frame_bytes must be at least"),
+    (AdminConfig, {"bootstrap_servers": (Address("b", 9092),), "bootstrap_controllers": (Address("c", 9093),)}, "exclude each other"),
     (ConsumerConfig, {"enable_auto_commit": True}, "enable_auto_commit needs group_id"),
     (ConsumerConfig, {"group_instance_id": "i"}, "group_instance_id needs group_id"),
 ]
@@ -301,7 +302,7 @@ def test_the_defaults_keep_every_law(config: type[Config]) -> None:
         (ProducerConfig, {"transaction_two_phase_commit_enable": True}),
         (ConsumerConfig, {"share_acknowledgement_mode": "explicit"}), (ConsumerConfig, {"share_acquire_mode": "record_limit"}),
         (ConsumerConfig, {"metric_reporters": "my.module:Reporter"}), (ConsumerConfig, {"enable_metrics_push": True}),
-        (AdminConfig, {"bootstrap_controllers": "c:9093"}), (AdminConfig, {"metrics_recording_level": "DEBUG"}),
+        (AdminConfig, {"metrics_recording_level": "DEBUG"}),
     ],
 )
 def test_asking_for_what_a_later_release_brings_raises_and_says_what_to_do(config: type[Config], settings: Mapping[str, object]) -> None:

@@ -9,15 +9,16 @@ from uuid import UUID
 import attrs
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
-from pyclient.config.addresses import is_usable
+from pyclient.core import controllers
 from pyclient.core.acl_errors import error_of
 from pyclient.core.admin.items import refused, settled
 from pyclient.core.calls import Again, Anywhere, Call, CallOutcome, Done, Finish
+from pyclient.core.cluster import nodes_of
 from pyclient.core.handshake import ClientInfo, Versions
 from pyclient.descriptions.acls import operations_of
 from pyclient.descriptions.cluster import FeatureChange, FeatureRange, Quorum, QuorumReplica, VoterEndpoint
 from pyclient.errors import KafkaError, ProtocolError
-from pyclient.records import ClusterDescription, Node
+from pyclient.records import ClusterDescription
 
 FEATURES_SINCE: Final = 3
 """The first version of ApiVersions with features."""
@@ -31,17 +32,23 @@ def describe_cluster_call(*, operations: bool, fenced: bool, finish: Finish, dea
     """The cluster as `ClusterDescription`; with *operations* what this client's user may do with it (KIP-700), with
     *fenced* brokers that are fenced too (KIP-1073).
     """
-    def judge(message: Any) -> CallOutcome:
-        return refused(Api.DESCRIBE_CLUSTER, message) or Done(_cluster(message))
-
-    return Call(what="describing the cluster", api=Api.DESCRIBE_CLUSTER, target=Anywhere.ANY_NODE, judge=judge, finish=finish, deadline=deadline,
+    return Call(what="describing the cluster", api=Api.DESCRIBE_CLUSTER, target=Anywhere.ANY_NODE, judge=_judge_cluster, finish=finish, deadline=deadline,
                 fields=lambda version: {"include_cluster_authorized_operations": operations, "include_fenced_brokers": fenced},
                 versions=VersionRange(FENCED_SINCE, SPOKEN[Api.DESCRIBE_CLUSTER].high) if fenced else None)
 
 
+def describe_controllers_call(*, operations: bool, finish: Finish, deadline: float | None) -> Call:
+    """As `describe_cluster_call`, with the controllers as nodes (KIP-919)."""
+    return Call(what="describing the controllers", api=Api.DESCRIBE_CLUSTER, target=Anywhere.CONTROLLER, judge=_judge_cluster, finish=finish,
+                deadline=deadline, fields=lambda version: controllers.describe_fields(operations=operations), versions=controllers.DESCRIBE)
+
+
+def _judge_cluster(message: Any) -> CallOutcome:
+    return refused(Api.DESCRIBE_CLUSTER, message) or Done(_cluster(message))
+
+
 def _cluster(found: Any) -> ClusterDescription:
-    nodes = {each.broker_id: Node(each.broker_id, each.host, each.port, each.rack, getattr(each, "is_fenced", False))
-             for each in found.brokers if is_usable(each.host, each.port)}
+    nodes = nodes_of(found.brokers, "broker_id")
     controller = found.controller_id if found.controller_id in nodes else None
     return ClusterDescription(found.cluster_id, tuple(nodes[number] for number in sorted(nodes)), controller, operations_of(found.cluster_authorized_operations))
 

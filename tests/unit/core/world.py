@@ -155,11 +155,11 @@ MAX_AGE: Final = 300.0
 
 
 def make_metadata(*, max_idle: float = 1000.0, rebootstrap_after: float | None = None, create_topics: bool = False,
-                  on_update: Callable[[Cluster], object] = lambda cluster: None) -> Metadata:
+                  on_update: Callable[[Cluster], object] = lambda cluster: None, of_controllers: bool = False) -> Metadata:
     """A Metadata manager that knows nothing yet."""
     return Metadata(
         max_age=MAX_AGE, max_idle=max_idle, rebootstrap_after=rebootstrap_after, request_timeout=30.0, backoff=DOUBLING,
-        create_topics=create_topics, on_update=lambda cluster: _ignore(on_update(cluster)))
+        create_topics=create_topics, on_update=lambda cluster: _ignore(on_update(cluster)), of_controllers=of_controllers)
 
 
 def _ignore(result: object) -> None:
