@@ -15,7 +15,7 @@ from tests.broker.conformance.script import Plain, Step
 RELEASES: Final = {"3.9": "3.9.1", "4.3": "4.3.1"}
 KIP_896: Final = (Api.FETCH, Api.LIST_OFFSETS, Api.OFFSET_COMMIT, Api.OFFSET_FETCH, Api.CREATE_TOPICS, Api.DELETE_TOPICS,
                   Api.OFFSET_FOR_LEADER_EPOCH, Api.WRITE_TXN_MARKERS, Api.DESCRIBE_ACLS, Api.CREATE_ACLS, Api.DELETE_ACLS,
-                  Api.DESCRIBE_CONFIGS, Api.DESCRIBE_LOG_DIRS, Api.CREATE_DELEGATION_TOKEN, Api.RENEW_DELEGATION_TOKEN,
+                  Api.DESCRIBE_CONFIGS, Api.ALTER_REPLICA_LOG_DIRS, Api.DESCRIBE_LOG_DIRS, Api.CREATE_DELEGATION_TOKEN, Api.RENEW_DELEGATION_TOKEN,
                   Api.EXPIRE_DELEGATION_TOKEN, Api.DESCRIBE_DELEGATION_TOKEN)
 """3.9 takes older versions of these, of which there are no schemas here."""
 OF_THE_QUORUM: Final = "kraft.version"
