@@ -123,10 +123,11 @@ class AvroReader:
             SerializationError: the data is damaged, longer than one value, nested too deeply, or does not fit the
                 reader's schema.
         """
-        if wrong := self._scan.wrong(data):
+        whole = data if type(data) is bytes else bytes(data)  # also what Spark gives to functions: bytearray
+        if wrong := self._scan.wrong(whole):
             raise self._error(wrong)
         try:
-            return self._read(io.BytesIO(data), self._writer, self._reader)
+            return self._read(io.BytesIO(whole), self._writer, self._reader)
         except Exception as error:  # of the reader's schema, or of a logical type
             raise self._error(f"{type(error).__name__}: {_reason(error)}") from error
 
@@ -186,7 +187,10 @@ def _value_of(field: dict[str, Any], named: dict[str, Any]) -> Any:
     from fastavro import schemaless_reader
 
     alone = {"type": "record", "name": "default", "fields": [{"name": "value", "type": field["type"]}], "__named_schemas": named, "__fastavro_parsed": True}
-    read: Any = schemaless_reader(io.BytesIO(encoded_default(field, named)), alone, None)
+    try:
+        read: Any = schemaless_reader(io.BytesIO(encoded_default(field, named)), alone, None)
+    except (ValueError, ArithmeticError):  # its logical type has no such value: only a record that needs it is refused
+        return field["default"]
     return read["value"]
 
 

@@ -106,10 +106,10 @@ def _date(writers: Mapping[str, Callable[[Any, Any], Any]]) -> Callable[[Any, An
 
 def _float(value: Any, _schema: Any) -> Any:
     try:
-        struct.pack("<f", value)
+        struct.pack("<f", float(value))
     except OverflowError:
         return Unfit(f"is {value!r:.60}, beyond a float of 32 bits")
-    except struct.error:
+    except (TypeError, ValueError):  # no number: perhaps of another type in a union
         return value
     return value
 

@@ -116,8 +116,9 @@ class AsyncClusterCalls(AsyncCalls):
 
         Raises:
             DuplicateVoterError: it is a voter already. UnsupportedVersionError: the quorum is fixed by
-                ``controller.quorum.voters`` (``kraft.version`` 0), or brokers before 3.9. InvalidRequestError: the
-                endpoints lead to no such controller. ClusterAuthorizationError, …
+                ``controller.quorum.voters`` (``kraft.version`` 0), or brokers before 3.9. KafkaTimeoutError: also
+                when the endpoints lead to no such controller, or *directory_id* is not its own: it never catches up.
+                ClusterAuthorizationError, …
         """
         (node,), directory, reached, limit = brokers([voter], "voter"), _directory(directory_id), _endpoints(endpoints), self._limit(timeout)
         await self._core.call(lambda finish, deadline: add_voter_call(
@@ -223,8 +224,9 @@ class ClusterCalls(BlockingCalls):
 
         Raises:
             DuplicateVoterError: it is a voter already. UnsupportedVersionError: the quorum is fixed by
-                ``controller.quorum.voters`` (``kraft.version`` 0), or brokers before 3.9. InvalidRequestError: the
-                endpoints lead to no such controller. ClusterAuthorizationError, …
+                ``controller.quorum.voters`` (``kraft.version`` 0), or brokers before 3.9. KafkaTimeoutError: also
+                when the endpoints lead to no such controller, or *directory_id* is not its own: it never catches up.
+                ClusterAuthorizationError, …
         """
         self._call(lambda: self._admin.add_raft_voter(voter, directory_id, endpoints, timeout=timeout))
 

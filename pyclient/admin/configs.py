@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from pyclient.admin.calls import AsyncCalls, BlockingCalls, outcomes, raise_failed
 from pyclient.admin.routing import by_broker
 from pyclient.client.facade_base import OPTION
-from pyclient.core.admin.configs import alter_configs_call, by_node, by_release, describe_configs_call, list_resources_call
+from pyclient.core.admin.configs import alter_configs_call, by_node, by_release, changes_by_node, describe_configs_call, list_resources_call
 from pyclient.core.calls import Call, Finish
 from pyclient.descriptions.configs import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigValue, ResourceType
 
@@ -37,7 +37,8 @@ class AsyncConfigCalls(AsyncCalls):
         """The configs of each of *resources*, by name: all, or those in *names*. The values of sensitive ones are None.
 
         *synonyms* adds every place that could set a value, in order of precedence (KIP-226); *documentation* adds the
-        text of Kafka's documentation (KIP-569). A broker's configs are asked of that broker itself.
+        text of Kafka's documentation (KIP-569). A broker's configs are asked of that broker itself, with
+        ``bootstrap_controllers`` of that controller.
 
         *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 
@@ -69,7 +70,8 @@ class AsyncConfigCalls(AsyncCalls):
                 (configs of groups, of brokers before 4.0), …: for a single resource; PartialFailureError: for several.
         """
         wanted = _changes(changes)
-        answers = await by_broker(self._core, by_node(wanted), lambda node, those, finish, deadline: alter_configs_call(
+        nodes = changes_by_node(wanted, of_controllers=self._core.of_controllers)
+        answers = await by_broker(self._core, nodes, lambda node, those, finish, deadline: alter_configs_call(
             {each: wanted[each] for each in those}, node=node, validate_only=validate_only, finish=finish, deadline=deadline), self._limit(timeout))
         raise_failed(list(wanted), answers, what="resource")
 
@@ -95,7 +97,8 @@ class ConfigCalls(BlockingCalls):
         """The configs of each of *resources*, by name: all, or those in *names*. The values of sensitive ones are None.
 
         *synonyms* adds every place that could set a value, in order of precedence (KIP-226); *documentation* adds the
-        text of Kafka's documentation (KIP-569). A broker's configs are asked of that broker itself.
+        text of Kafka's documentation (KIP-569). A broker's configs are asked of that broker itself, with
+        ``bootstrap_controllers`` of that controller.
 
         *timeout* is in seconds for the whole call; left out: ``default_api_timeout_ms``; None: no limit.
 

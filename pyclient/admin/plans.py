@@ -12,7 +12,7 @@ from pyclient.admin.replicas import AsyncReplicaCalls
 from pyclient.admin.routing import by_broker
 from pyclient.admin.topics import AsyncTopicCalls, described
 from pyclient.client.facade_base import OPTION
-from pyclient.core.admin.configs import alter_configs_call, by_node, describe_configs_call
+from pyclient.core.admin.configs import alter_configs_call, by_node, changes_by_node, describe_configs_call
 from pyclient.core.admin.plans import Placement, Racks, spread, with_factors, without
 from pyclient.core.admin.throttles import beginning, ending, own_values, resources_of
 from pyclient.core.cluster import Cluster
@@ -113,7 +113,8 @@ class AsyncPlanCalls(AsyncTopicCalls, AsyncConfigCalls, AsyncReplicaCalls):
         throttle = _throttle(throttle)
         found = await self._own_values({resource: tuple(values) for resource, values in throttle.before.items()}, left)
         changes = ending(throttle, {resource: values for resource, values in found.items() if not isinstance(values, KafkaError)})
-        answers = await by_broker(self._core, by_node(changes), lambda node, those, finish, deadline: alter_configs_call(
+        nodes = changes_by_node(changes, of_controllers=self._core.of_controllers)
+        answers = await by_broker(self._core, nodes, lambda node, those, finish, deadline: alter_configs_call(
             {each: changes[each] for each in those}, node=node, validate_only=False, finish=finish, deadline=deadline), left())
         as_they_were = {resource: each for resource, each in found.items() if resource not in changes}
         raise_failed(list(throttle.before), {**as_they_were, **answers}, what="resource")

@@ -118,7 +118,7 @@ class AsyncReplicaCalls(AsyncCalls):
         def ask(node: int) -> Any:
             return lambda finish, deadline: describe_log_dirs_call(node, those, finish=finish, deadline=deadline)
 
-        absent: dict[int, Any] = missing({node: [node] for node in wanted}, cluster)
+        absent: dict[int, Any] = missing({node: [node] for node in wanted}, cluster.nodes)
         return outcomes(wanted, absent | await each(self._core, {node: ask(node) for node in wanted if node not in absent}, left()), what="broker")
 
 

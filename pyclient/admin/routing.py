@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 from pyclient.client.core import ClientCore
+from pyclient.core.admin.cluster import describe_controllers_call
 from pyclient.core.admin.routing import LeaderRounds, missing
 from pyclient.core.admin.topics import metadata_call
 from pyclient.core.calls import Call, Finish
@@ -30,18 +31,17 @@ async def each(core: ClientCore, calls: Mapping[Key, Callable[[Finish, float | N
 
 
 async def by_broker(core: ClientCore, nodes: Mapping[int | None, Sequence[Key]], make: ToBroker[Key], timeout: float | None) -> dict[Key, Any]:
-    """Ask each broker (None: any) about its items; the value or the `KafkaError` of each.
+    """Ask each node (None: any, of controllers the active one) about its items; the value or the `KafkaError` of each.
 
-    Items of a broker that is not in the cluster get `BrokerNotAvailableError` at once. A client that is bound to
-    controllers asks the active one.
+    Items of a broker that is not in the cluster, or of one that is no controller, get `BrokerNotAvailableError` at
+    once.
     """
-    if core.of_controllers:
-        nodes = {None: [item for items in nodes.values() for item in items]} if nodes else {}
     deadline = None if timeout is None else core.clock() + timeout
     answers: dict[Key, Any] = {}
     if any(node is not None for node in nodes):
-        cluster = await core.call(lambda finish, until: metadata_call([], finish=finish, deadline=until), timeout)
-        answers = missing(nodes, cluster)
+        found = await core.call(lambda finish, until: describe_controllers_call(operations=False, finish=finish, deadline=until)
+                                if core.of_controllers else metadata_call([], finish=finish, deadline=until), timeout)
+        answers = missing(nodes, [node.id for node in (found.nodes if core.of_controllers else found.nodes.values())])
     calls = {node: _to_broker(make, node, items) for node, items in nodes.items() if items[0] not in answers}
     for node, answer in (await each(core, calls, _left(core, deadline))).items():
         answers.update(dict.fromkeys(nodes[node], answer) if isinstance(answer, KafkaError) else answer)

@@ -20,6 +20,7 @@ cdef enum:  # the places of avro_scan.FAULTS
     TOO_DEEP = 14
     FULL = 15
     NO_MEMORY = 16
+    MANY_LEVELS = 17
 
 
 cdef enum:

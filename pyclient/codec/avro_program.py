@@ -25,6 +25,8 @@ DAY_MS: Final = 86_400_000
 TIMES: Final = {"time-millis": ("int", "time of 4 B", DAY_MS), "time-micros": ("long", "time of 8 B", DAY_MS * 1000)}
 WIDEST: Final = 76
 """Digits of Arrow's largest decimal."""
+MOST_DIGITS: Final = 10_000
+"""A larger precision counts as this one: its power of ten would take minutes to compute, or hours."""
 MOST_NODES: Final = 20_000
 UNITS: Final = {"millis": "ms", "micros": "us", "nanos": "ns"}
 
@@ -185,7 +187,7 @@ def limit_of(kind: str, schema: Mapping[str, Any]) -> bytes:
     """The largest magnitude of a decimal, with a bit for its sign."""
     if not kind.startswith("decimal"):
         return b""
-    largest: int = 10 ** schema["precision"] - 1
+    largest: int = 10 ** min(schema["precision"], MOST_DIGITS) - 1
     return largest.to_bytes(largest.bit_length() // 8 + 1, "big")
 
 

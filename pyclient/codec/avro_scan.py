@@ -10,7 +10,7 @@ from cython.cimports.cpython.mem import PyMem_RawCalloc, PyMem_RawFree, PyMem_Ra
 from cython.cimports.libc.stdint import int64_t
 from cython.cimports.libc.string import memcpy
 from cython.cimports.pyclient.codec.avro_kinds import ARRAY, ENUM, INT, LONG, MAP, NULLS, RECORD, REFERENCE, TIME_INT, TIME_LONG, UNION
-from cython.cimports.pyclient.codec.avro_nodes import LEFT_OVER, TOO_DEEP, Node, fail
+from cython.cimports.pyclient.codec.avro_nodes import LEFT_OVER, MANY_LEVELS, TOO_DEEP, Node, fail
 from cython.cimports.pyclient.codec.avro_rules import read_branch, read_count, read_number, read_size
 
 FAULTS = (
@@ -18,7 +18,8 @@ FAULTS = (
     "a length of {number} B, with {left} B left", "a count of {number} items, with {left} B left", "branch {number} of a union that has {most}",
     "symbol {number} of an enum that has {most}", "{left} B follow the value's end", "the text is not UTF-8", "the text is no UUID",
     "the decimal has more digits than its precision", "the time {number} is not within a day", "more than 65536 items that take no bytes",
-    "more than {most} records inside each other", "a column exceeds 2 GiB of items or bytes", "the columns exceed the decoder's memory_limit_bytes")
+    "more than {most} records inside each other", "a column exceeds 2 GiB of items or bytes", "the columns exceed the decoder's memory_limit_bytes",
+    "more than {most} records, arrays and maps inside each other")
 MOST_EMPTY_ITEMS = 65536  # of a row
 LONGEST_PATH = 12
 """Fields of a path that an error shows; the middle of a longer one is left out."""
@@ -81,7 +82,7 @@ def scan_blocks(nodes: cython.pointer(cython.const[Node]), index: cython.int, sc
 @cython.exceptval(check=False)
 def scan_container(nodes: cython.pointer(cython.const[Node]), index: cython.int, scan: cython.pointer(Scan)) -> cython.void:
     if scan.level >= DEEPEST:
-        fail(cython.address(scan.source), TOO_DEEP, index, 0, scan.records)
+        fail(cython.address(scan.source), MANY_LEVELS, index, 0, DEEPEST)
         return
     scan.level += 1
     if nodes[index].kind == RECORD:
@@ -161,6 +162,7 @@ class AvroScan:
 
     _nodes: cython.pointer(Node)
     _count: cython.int
+    _program: list
     _names: list
     _most_records: cython.int
 
@@ -168,13 +170,16 @@ class AvroScan:
         if len(program) != len(names):
             raise ValueError(names)
         self._count = len(program)
-        self._names = names
+        self._program, self._names = program, names
         self._most_records = most_records
         self._nodes = cython.cast(cython.pointer(Node), PyMem_RawCalloc(self._count, cython.sizeof(Node)))
         if self._nodes == cython.NULL:
             raise MemoryError
         for i in range(self._count):
             set_node(cython.address(self._nodes[i]), program[i])
+
+    def __reduce__(self) -> tuple:
+        return AvroScan, (self._program, self._names, self._most_records)
 
     def __dealloc__(self) -> None:
         if self._nodes != cython.NULL:

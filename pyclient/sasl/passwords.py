@@ -1,14 +1,15 @@
 """User and password of PLAIN and SCRAM: from the options, or the password by a function."""
 from __future__ import annotations
 
+import functools
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final
 
 from pyclient.cancellation import CallOnLoop
 from pyclient.errors import ConfigurationError, PasswordUnavailableError, with_article
-from pyclient.redaction import Secret, encoded_forms, without
+from pyclient.redaction import Secret, SecretBytes, encoded_forms, without
 
 OPTIONS: Final = ("sasl_plain_username", "sasl_plain_password")
 REMEMBERED: Final = 8
@@ -51,22 +52,41 @@ class LogsInByPassword:
         if not callable(given):
             return given  # type: ignore[no-any-return]
         try:
-            returned = CallOnLoop(given) if inspect.iscoroutinefunction(given) else given()
-            if isinstance(returned, Awaitable):
-                returned = yield returned
+            if inspect.iscoroutinefunction(given):
+                returned = yield CallOnLoop(functools.partial(_called, given))
+            elif isinstance(returned := _hidden(given()), Awaitable):
+                returned = yield CallOnLoop(functools.partial(_awaited, returned))
         except Exception as error:
-            raise PasswordUnavailableError(f"sasl_plain_password raised {type(error).__name__}: {self.hide(str(error)[:SHOWN])}") from error
+            raise PasswordUnavailableError(f"sasl_plain_password raised {type(error).__name__}: {self.hide(str(error))[:SHOWN]}") from error
         return self._accepted(returned)
 
     def _accepted(self, returned: object) -> str:
         if not isinstance(returned, str):
-            raise PasswordUnavailableError(f"sasl_plain_password returned {with_article(type(returned).__name__)}: expected a str")
+            kind = "bytes" if isinstance(returned, bytes) else type(returned).__name__
+            raise PasswordUnavailableError(f"sasl_plain_password returned {with_article(kind)}: expected a str")
         if "\0" in returned or not is_utf8(returned):
             raise PasswordUnavailableError("sasl_plain_password returned a text that no login can carry: it has a NUL character or half of a surrogate pair")
-        password = Secret(returned)
-        if password not in self._recent:
-            self._recent.append(password)
-        return password
+        if returned not in self._recent:
+            self._recent.append(returned)
+        return returned
+
+
+async def _called(function: Callable[[], Awaitable[Any]]) -> Any:
+    return _hidden(await function())
+
+
+async def _awaited(returned: Awaitable[Any]) -> Any:
+    return _hidden(await returned)
+
+
+def _hidden(returned: Any) -> Any:
+    """What a function returned, so that no dump of local variables shows it."""
+    match returned:
+        case str():
+            return Secret(returned)
+        case bytes():
+            return SecretBytes(returned)
+    return returned
 
 
 def is_utf8(text: str) -> bool:

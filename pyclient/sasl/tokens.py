@@ -35,6 +35,8 @@ RETRY_S: Final = 10.0
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 2.0
 """Bounds of the doubling pause after failed fetches without a valid token; else each new connection would fetch."""
+SHOWN: Final = 300
+"""Characters of a provider's error."""
 LEAST_LEFT_S: Final = 2.0
 """Remaining lifetime of a token when a session begins, if it lives that long.
 
@@ -175,7 +177,8 @@ class TokenCache:
 
     def _after_failure(self, error: BaseException) -> OAuthToken:
         """The current token if it is still valid; otherwise raises the failure."""
-        failure = error if isinstance(error, KafkaError) else TokenUnavailableError(f"sasl_token_provider raised {self.hide(_described(error))}")
+        failure = error if isinstance(error, KafkaError) else TokenUnavailableError(
+            f"sasl_token_provider raised {type(error).__name__}: {self.hide(str(error))[:SHOWN]}")
         current, now = self._current, self._now()
         if current is not None and current.expires_at is not None and now < current.expires_at:
             self._refresh_at = now + min(RETRY_S, (current.expires_at - now) / 2)  # sessions are renewed later, with a newer token
@@ -198,10 +201,6 @@ def _hidden(returned: Any) -> Any:
         case tuple():
             return tuple(Secret(each) if isinstance(each, str) else each for each in returned)
     return returned
-
-
-def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error)[:300]}"
 
 
 def parse_token(returned: Any) -> OAuthToken:

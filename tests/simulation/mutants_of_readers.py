@@ -70,12 +70,12 @@ def _(_original: Target) -> Target:
 
 @bug("followers", "a follower's end of the log is taken for a truncated log", "C09: KIP-392", f"{RESPONSES}._on_data")
 def _(original: Target) -> Target:
-    return lambda self, now, _node, position, fetched: original(self, now, self._metadata.cluster.leader(position.tp), position, fetched)
+    return lambda self, now, position, fetched, leads: original(self, now, position, fetched, leads=True)
 
 
 @bug("followers", "an offset out of a follower's range is reset", "C09: KIP-392", f"{RESPONSES}._on_out_of_range")
 def _(original: Target) -> Target:
-    return lambda self, now, _node, position: original(self, now, self._metadata.cluster.leader(position.tp), position)
+    return lambda self, now, position, leads: original(self, now, position, leads=True)
 
 
 @bug("followers", "a leader that is to decide hears the rack, and names the follower again", "C09: KIP-392", f"{PREFERRED}.doubt")
@@ -85,10 +85,10 @@ def _(_original: Target) -> Target:
 
 @bug("followers", "a follower is read on after an error", "C09: KIP-392", f"{RESPONSES}._on_partition_error")
 def _(original: Target) -> Target:
-    def on_partition_error(self: Any, *rest: Any) -> None:
+    def on_partition_error(self: Any, *rest: Any, leads: bool) -> None:
         preferred, self._preferred = self._preferred, Without(self._preferred, "end", "doubt")
         try:
-            original(self, *rest)
+            original(self, *rest, leads=leads)
         finally:
             self._preferred = preferred
     return on_partition_error

@@ -88,8 +88,8 @@ def test_S11_a_scenario_that_does_not_happen_has_failed() -> None:
 def test_a_scenario_finds_a_client_that_believes_a_follower(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     on_data = FetchResponses._on_data
 
-    def of_the_leader(self: FetchResponses, now: float, _node: int, position: Position, fetched: Any) -> None:
-        on_data(self, now, self._metadata.cluster.leader(position.tp) or 0, position, fetched)
+    def of_the_leader(self: FetchResponses, now: float, position: Position, fetched: Any, *, leads: bool) -> None:
+        on_data(self, now, position, fetched, leads=True)
 
     monkeypatch.setattr(FetchResponses, "_on_data", of_the_leader)
     assert any(run_scenario(name, seed).broken for seed in SEEDS)

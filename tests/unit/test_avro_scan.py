@@ -1,10 +1,12 @@
 """One rule says what Avro data is, by record and in columns: every schema's data is scanned before anything is made."""
 from __future__ import annotations
 
+import copy
 import datetime
 import decimal
 import fractions
 import io
+import pickle
 import struct
 import time
 import tracemalloc
@@ -238,6 +240,7 @@ def record_of(kind: Any, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("is_nullable", [False, True])
 @pytest.mark.parametrize(("kind", "value", "why"), [
     ("float", 1e300, r"R\.f is 1e\+300, beyond a float of 32 bits"), ("float", -3.5e38, "beyond a float of 32 bits"),
+    ("float", 2**128, "beyond a float of 32 bits"), ("float", -2**1100, "beyond a float of 32 bits"),
     (MILLIS, MOMENT, r"R\.f has microseconds \(2024-05-06 07:08:09.010001\+00:00\), which timestamp-millis would cut"),
     ({**MILLIS, "logicalType": "local-timestamp-millis"}, MOMENT.replace(tzinfo=None), "which local-timestamp-millis would cut"),
     ({"type": "int", "logicalType": "time-millis"}, MOMENT.time(), "which time-millis would cut"),
@@ -276,6 +279,46 @@ def test_a_missing_field_gets_its_default_of_any_type(kind: Any, default: Any, v
         written = serde.serialize("t", {})
         assert written == serde.serialize("t", {"f": value})
         assert serde.deserialize("t", written) == {"f": value}
+
+
+UUID: dict[str, Any] = {"type": "string", "logicalType": "uuid"}
+
+
+@pytest.mark.parametrize(("kind", "default", "value"), [
+    (UUID, "", "5f1c2f4e-9d0b-4f7e-8c3a-000000000001"), (MILLIS, 253_402_300_800_000, MOMENT.replace(microsecond=0)), (DATE, 2**31 - 1, datetime.date(1970, 1, 2))])
+def test_a_default_that_is_no_value_of_its_logical_type_concerns_only_records_that_need_it(kind: Any, default: Any, value: Any) -> None:
+    serde = AvroSerde(record_of(kind, default=default))
+    assert str(serde.deserialize("t", serde.serialize("t", {"f": value}))["f"]) == str(value)
+
+
+def test_a_precision_beyond_all_numbers_costs_nothing() -> None:
+    kind = {**DECIMAL, "precision": 2**31 - 1}
+    began = time.process_time()
+    serde = AvroSerde(record_of(kind))
+    assert serde.deserialize("t", serde.serialize("t", {"f": decimal.Decimal("12.5")})) == {"f": decimal.Decimal("12.5")}
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("other", [bytearray, memoryview])
+def test_what_is_bytes_in_another_type_is_read(other: Any) -> None:
+    serde = AvroSerde(LIST)
+    data = serde.serialize("t", {"v": "abc", "next": None})
+    assert data is not None
+    assert serde.deserialize("t", other(data)) == {"v": "abc", "next": None}
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda serde: pickle.loads(pickle.dumps(serde))], ids=["copied", "pickled"])
+def test_a_scan_can_be_copied_to_another_process(copied: Any) -> None:
+    scan = copied(ScanProgram(AvroSchema(LIST).parsed).scan())
+    assert scan.wrong(b"\x01\x00\x00") == "v: branch -1 of a union that has 3"
+
+
+def test_containers_inside_each_other_are_bounded_and_called_so() -> None:
+    kind: Any = "Deep"
+    for _ in range(20):
+        kind = {"type": "array", "items": kind}
+    deep = {"type": "record", "name": "Deep", "fields": [{"name": "f", "type": kind}]}
+    assert "more than 1000 records, arrays and maps inside each other" in ScanProgram(AvroSchema(deep).parsed).scan().wrong(b"\x02" * 3000)
 
 
 @pytest.mark.parametrize("wrap", [lambda kind: kind, lambda kind: ["null", kind], lambda kind: {"type": "array", "items": kind}, lambda kind: {"type": "map", "values": ["null", kind]}])

@@ -21,12 +21,17 @@ NO_SUCH_KIND: Final = ("Unknown resource type", "This most likely occurs because
 """How brokers refuse a kind that they do not know, if they say anything. Where one is wrong otherwise, they name it."""
 
 
-def by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
-    """Resources by the broker that must be asked about them; None: any broker."""
+def by_node(resources: Iterable[ConfigResource], *, own: Collection[ResourceType] = AT_THEIR_BROKER) -> dict[int | None, list[ConfigResource]]:
+    """Resources by the node that must be asked about them, if their type is one of *own*; None: any node."""
     nodes: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
-        nodes.setdefault(int(resource.name) if resource.type in AT_THEIR_BROKER and resource.name else None, []).append(resource)
+        nodes.setdefault(int(resource.name) if resource.type in own and resource.name else None, []).append(resource)
     return nodes
+
+
+def changes_by_node(resources: Iterable[ConfigResource], *, of_controllers: bool) -> dict[int | None, list[ConfigResource]]:
+    """As `by_node`, for changes: of controllers the active one changes a broker's configs, and each its own loggers."""
+    return by_node(resources, own=(ResourceType.BROKER_LOGGER,) if of_controllers else AT_THEIR_BROKER)
 
 
 def by_release(resources: Iterable[ConfigResource]) -> list[list[ConfigResource]]:

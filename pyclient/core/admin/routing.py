@@ -1,7 +1,7 @@
 """Which broker answers for which partition, over as many rounds as leaders need to settle."""
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from pyclient.codec.apis import Api
@@ -15,14 +15,13 @@ PATIENCE: Final = 5
 """Rounds in which a partition may be unknown: a broker learns of a new topic a little later than the controller."""
 
 
-def missing(nodes: Mapping[int | None, Sequence[Key]], cluster: Cluster) -> dict[Key, KafkaError]:
-    """The error of each item whose node is not in *cluster*; None is any node."""
-    return {item: _no_broker(node, cluster) for node, items in nodes.items() if node is not None and node not in cluster.nodes for item in items}
+def missing(nodes: Mapping[int | None, Sequence[Key]], known: Collection[int]) -> dict[Key, KafkaError]:
+    """The error of each item whose node is not among the *known* ones; None is any node."""
+    return {item: _no_broker(node, known) for node, items in nodes.items() if node is not None and node not in known for item in items}
 
 
-def _no_broker(node: int, cluster: Cluster) -> KafkaError:
-    known = ", ".join(map(str, sorted(cluster.nodes)))
-    return BrokerNotAvailableError(f"broker {node} is not in the cluster, whose brokers are {known}: check its id, and that it runs")
+def _no_broker(node: int, known: Collection[int]) -> KafkaError:
+    return BrokerNotAvailableError(f"broker {node} is not in the cluster, whose nodes are {', '.join(map(str, sorted(known)))}: check its id, and that it runs")
 
 
 class LeaderRounds:

@@ -42,8 +42,7 @@ class PreferredReplicas:
     def rack(self, now: float) -> str:
         """The client's rack. Empty while leaders would name a replica that is in doubt or cannot be reached: then they
         serve us."""
-        alone = now < self._alone_until or any(now < until for until in self._doubted.values())
-        return "" if alone else self._rack
+        return "" if now < self._alone_until or self._doubted else self._rack
 
     @property
     def are_used(self) -> bool:
@@ -81,7 +80,7 @@ class PreferredReplicas:
     def doubt(self, tp: TopicPartition, now: float) -> None:
         """Ask the leader, without our rack: else it might name the same replica, which would say the same."""
         self.end(tp)
-        self._doubted[tp] = now + self._lease  # an end, as the partition may be paused meanwhile
+        self._doubted[tp] = now + self._lease
 
     def settle(self, tp: TopicPartition) -> None:
         """The leader has answered."""
@@ -90,7 +89,9 @@ class PreferredReplicas:
     # ---- leases that end: each method returns the partitions to read from their leaders again ----------------------
 
     def expire(self, now: float) -> list[TopicPartition]:
-        """Leases whose time is over."""
+        """Leases whose time is over. Doubts end, too: a partition may be paused, and its leader is not asked."""
+        if self._doubted:
+            self._doubted = {tp: until for tp, until in self._doubted.items() if now < until}
         return self._ended([tp for leases in self._leases.values() for tp in _over(leases, now)])
 
     def follow(self, cluster: Cluster) -> list[TopicPartition]:

@@ -23,7 +23,7 @@ from pyclient.core.fetching.placement import Placement
 from pyclient.core.fetching.position_lookups import PositionLookups
 from pyclient.core.fetching.positions import Event, Position
 from pyclient.core.fetching.preferred_replicas import PreferredReplicas
-from pyclient.core.fetching.sessions import FULL, SessionRequest, Session
+from pyclient.core.fetching.sessions import FULL, PartitionRequest, Session, SessionRequest
 from pyclient.core.fetching.under_way import FetchWait
 from pyclient.core.manager import Outcome, Reply
 from pyclient.core.metadata import Metadata
@@ -89,15 +89,19 @@ class FetchResponses:
             if not position.known:
                 continue  # the response names it twice, and the first time ended it
             if fetched.error_code:
-                self._on_partition_error(now, node, position, fetched, nodes)
+                self._on_partition_error(now, position, fetched, nodes, leads=self._leads(node, tp, requested))
             else:
-                self._on_data(now, node, position, fetched)
+                self._on_data(now, position, fetched, leads=self._leads(node, tp, requested))
             self._placement.place(tp)
+
+    def _leads(self, node: int, tp: TopicPartition, requested: PartitionRequest) -> bool:
+        """Whether *node* has answered as the leader: of the epoch that the request named, as it may be a new one now."""
+        known = self._metadata.cluster.partition(tp)
+        return known is not None and (known.leader, known.epoch) == (node, requested.leader_epoch)
 
     # ---- data -------------------------------------------------------------------------------------------------------
 
-    def _on_data(self, now: float, node: int, position: Position, fetched: Any) -> None:
-        leads = node == self._metadata.cluster.leader(position.tp)
+    def _on_data(self, now: float, position: Position, fetched: Any, *, leads: bool) -> None:
         if leads:
             self._preferred.settle(position.tp)
         diverging = getattr(fetched, "diverging_epoch", None)  # since version 12; without a divergence both are -1
@@ -164,12 +168,12 @@ class FetchResponses:
 
     # ---- errors -----------------------------------------------------------------------------------------------------
 
-    def _on_partition_error(self, now: float, node: int, position: Position, fetched: Any, nodes: Mapping[int, Node]) -> None:
+    def _on_partition_error(self, now: float, position: Position, fetched: Any, nodes: Mapping[int, Node], *, leads: bool) -> None:
         error = error_of(Api.FETCH, fetched.error_code, tp=position.tp)
         hint = getattr(fetched, "current_leader", None)
         self._preferred.end(position.tp)
         if isinstance(error, OffsetOutOfRangeError):
-            self._on_out_of_range(now, node, position)
+            self._on_out_of_range(now, position, leads=leads)
             return
         if error.refresh or error.retriable:
             self._metadata.request_update()
@@ -179,8 +183,8 @@ class FetchResponses:
             self._positions.fail(position, error, lasting=False)
         self._placement.rest(position, now)
 
-    def _on_out_of_range(self, now: float, node: int, position: Position) -> None:
-        if node != self._metadata.cluster.leader(position.tp):
+    def _on_out_of_range(self, now: float, position: Position, *, leads: bool) -> None:
+        if not leads:
             self._doubt(now, position)
         elif position.history:
             # C11: brokers also return it for an offset in the log if they do not know the epoch: fetch without one.

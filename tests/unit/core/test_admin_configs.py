@@ -7,7 +7,7 @@ import pytest
 
 from pyclient.admin import ConfigChange, ConfigOperation, ConfigResource, ConfigSource, ConfigType
 from pyclient.codec.apis import SPOKEN, Api
-from pyclient.core.admin.configs import alter_configs_call, by_node, describe_configs_call
+from pyclient.core.admin.configs import alter_configs_call, by_node, changes_by_node, describe_configs_call
 from pyclient.core.calls import Anywhere, Broker, Call, Done
 from pyclient.errors import InvalidConfigurationError, TopicAuthorizationError, UnknownTopicOrPartitionError
 from tests.unit.core.test_admin_calls import body, ignore, versions
@@ -28,6 +28,8 @@ def alter(changes: dict[ConfigResource, dict[str, ConfigChange]], node: int | No
 def test_a_brokers_own_configs_are_asked_of_it_and_others_of_any_broker() -> None:
     logger, defaults = ConfigResource.broker_logger(2), ConfigResource.broker_defaults()
     assert by_node([ORDERS, ONE, logger, defaults]) == {None: [ORDERS, defaults], 1: [ONE], 2: [logger]}
+    assert changes_by_node([ORDERS, ONE, logger, defaults], of_controllers=False) == {None: [ORDERS, defaults], 1: [ONE], 2: [logger]}
+    assert changes_by_node([ORDERS, ONE, logger, defaults], of_controllers=True) == {None: [ORDERS, ONE, defaults], 2: [logger]}
     assert alter({ORDERS: {}}).target is Anywhere.ANY_NODE
     assert alter({ONE: {}}, 1).target == Broker(1)
 

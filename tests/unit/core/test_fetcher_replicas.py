@@ -100,6 +100,29 @@ def test_C09_what_a_follower_says_of_the_logs_end_is_asked_of_the_leader_which_d
     assert (sent.node, offsets_of(sent), sent.body.rack_id) == (1, {A0: 8}, "r1")
 
 
+@pytest.mark.parametrize("contradiction", [BEHIND, OUT_OF_RANGE], ids=["a diverging epoch", "out of range"])
+def test_C09_a_follower_that_becomes_the_leader_is_asked_again_for_what_it_said_before(
+        fetching: Fetching, contradiction: int | dict[str, object]) -> None:
+    sent = goes_near(fetching, A0)
+    gives(sent, {A0: batch(0, 7)})
+    sent = fetching.fetches()
+    fetching.knows(topic("a", sent.node, 1, 2, epoch=1), topic("b", 2))
+    gives(sent, {A0: contradiction})
+    assert fetching.turn() == []
+    fetching.world.after(1.0)
+    again = fetching.fetches()
+    assert (again.node, offsets_of(again)) == (sent.node, {A0: 7})
+    assert fetching.offsets() == [*range(7)]
+
+
+def test_C09_a_doubted_partition_that_is_paused_holds_the_rack_back_for_a_lease_only(fetching: Fetching) -> None:
+    gives(goes_near(fetching, A0), {A0: OUT_OF_RANGE})
+    fetching.fetcher.pause([A0])
+    fetching.world.after(301.0)
+    fetching.turn()
+    assert not fetching.fetcher._preferred.are_used
+
+
 def test_C11_a_log_that_was_cut_is_believed_to_the_leader_after_a_follower_has_said_so(fetching: Fetching) -> None:
     sent = goes_near(fetching, A0)
     gives(sent, {A0: batch(0, 7)})

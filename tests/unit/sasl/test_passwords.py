@@ -1,6 +1,7 @@
 """A password that a function gives: asked for at each login, checked, and hidden."""
 from __future__ import annotations
 
+import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -84,13 +85,46 @@ def test_recent_passwords_are_hidden_in_what_a_broker_says() -> None:
     assert mechanism.hide("first-secret, second-secret") == "[hidden], [hidden]"
 
 
-def test_local_variables_of_a_traceback_do_not_show_the_password() -> None:
-    steps = Plain().exchange(anna(lambda: "hunter2"), "host")
-    next(steps)
+def test_a_password_in_a_long_error_is_hidden_before_the_text_is_cut() -> None:
+    mechanism = Plain()
+    exchanged(mechanism, anna(lambda: "hunter2-of-anna"), lambda message: b"")
+    with pytest.raises(PasswordUnavailableError) as caught:
+        exchanged(mechanism, anna(raising(OSError("x" * 290 + "hunter2-of-anna"))), lambda message: b"")
+    assert "hunter" not in str(caught.value)
+
+
+async def hunter() -> str:
+    return "hunter2"
+
+
+@pytest.mark.parametrize("given", [lambda: "hunter2", hunter, lambda: hunter()], ids=["plain", "async", "awaitable"])  # noqa: PLW0108 no async function itself
+def test_local_variables_of_a_traceback_do_not_show_the_password(given: Any) -> None:
+    steps = Plain().exchange(anna(given), "host")
+    run_to_first_message(steps)
     with pytest.raises(OSError, match="lost") as caught:
         steps.throw(OSError("lost"))
     shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
     assert "hunter2" not in "".join(shown.format())
+
+
+def run_to_first_message(steps: Any) -> None:
+    sent = None
+    while not isinstance(made := steps.send(sent), bytes):
+        sent = asyncio.run(awaited(made))
+        assert "hunter2" not in repr(sent)
+
+
+async def awaited(made: Any) -> Any:
+    return await made
+
+
+@pytest.mark.parametrize("returned", ["hunt\0er2", b"hunter2"], ids=["NUL", "bytes"])
+def test_local_variables_of_a_refusal_do_not_show_what_was_refused(returned: object) -> None:
+    with pytest.raises(PasswordUnavailableError) as caught:
+        next(Plain().exchange(anna(lambda: returned), "host"))
+    caught.value.__traceback__ = None if caught.value.__traceback__ is None else caught.value.__traceback__.tb_next  # without this test's own variables
+    shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert "er2" not in "".join(line for line in "".join(shown.format()).splitlines() if "returned" in line)
 
 
 def test_only_a_text_or_a_function_is_a_password() -> None:
