@@ -95,7 +95,7 @@ class FetchResponses:
             self._placement.place(tp)
 
     def _leads(self, node: int, tp: TopicPartition, requested: PartitionRequest) -> bool:
-        """Whether *node* has answered as the leader, of the epoch that the request named: it may be a new one by now."""
+        """Whether *node* answered as the leader, of the epoch that the request named: it may be a new one by now."""
         known = self._metadata.cluster.partition(tp)
         return known is not None and (known.leader, known.epoch) == (node, requested.leader_epoch)
 
