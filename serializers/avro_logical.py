@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from numbers import Real
 from typing import Any, Final
 
 from pyclient.codec.avro_scan import float_of
@@ -105,12 +106,11 @@ def _date(writers: Mapping[str, Callable[[Any, Any], Any]]) -> Callable[[Any, An
 
 
 def _float(value: Any, _schema: Any) -> Any:
-    try:
-        struct.pack("<f", float(value))
-    except OverflowError:
-        return Unfit(f"is {value!r:.60}, beyond a float of 32 bits")
-    except (TypeError, ValueError):  # no number: perhaps of another type in a union
-        return value
+    if isinstance(value, Real):  # else perhaps of another type in a union
+        try:
+            struct.pack("<f", float(value))
+        except OverflowError:
+            return Unfit(f"is {value!r:.60}, beyond a float of 32 bits")
     return value
 
 

@@ -12,7 +12,7 @@ from pyclient.core.admin.topics import metadata_call
 from pyclient.core.calls import Call, Finish
 from pyclient.core.cluster import Cluster
 from pyclient.errors import KafkaError, KafkaTimeoutError
-from pyclient.records import TopicPartition
+from pyclient.records import ClusterDescription, TopicPartition
 
 Key = TypeVar("Key", bound=Hashable)
 ToLeader: TypeAlias = Callable[[int, Sequence[TopicPartition], Finish, float | None], Call]
@@ -39,13 +39,20 @@ async def by_broker(core: ClientCore, nodes: Mapping[int | None, Sequence[Key]],
     deadline = None if timeout is None else core.clock() + timeout
     answers: dict[Key, Any] = {}
     if any(node is not None for node in nodes):
-        found = await core.call(lambda finish, until: describe_controllers_call(operations=False, finish=finish, deadline=until)
-                                if core.of_controllers else metadata_call([], finish=finish, deadline=until), timeout)
-        answers = missing(nodes, [node.id for node in (found.nodes if core.of_controllers else found.nodes.values())])
+        answers = missing(nodes, await _known(core, timeout))
     calls = {node: _to_broker(make, node, items) for node, items in nodes.items() if items[0] not in answers}
     for node, answer in (await each(core, calls, _left(core, deadline))).items():
         answers.update(dict.fromkeys(nodes[node], answer) if isinstance(answer, KafkaError) else answer)
     return answers
+
+
+async def _known(core: ClientCore, timeout: float | None) -> Collection[int]:
+    """The ids of the nodes that there are now: brokers or controllers."""
+    if core.of_controllers:
+        found: ClusterDescription = await core.call(lambda finish, until: describe_controllers_call(operations=False, finish=finish, deadline=until), timeout)
+        return [node.id for node in found.nodes]
+    cluster: Cluster = await core.call(lambda finish, until: metadata_call([], finish=finish, deadline=until), timeout)
+    return cluster.nodes
 
 
 async def by_leader(core: ClientCore, partitions: Collection[TopicPartition], make: ToLeader, timeout: float | None, *,

@@ -11,7 +11,7 @@ from pyclient import Admin, TopicPartition
 from pyclient.admin import ConfigResource, OffsetSpec, VoterEndpoint
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.core.controllers import ANSWERED
-from pyclient.errors import BrokerIdNotRegisteredError, MismatchedEndpointTypeError, UnsupportedEndpointTypeError, UnsupportedVersionError
+from pyclient.errors import BrokerIdNotRegisteredError, BrokerNotAvailableError, MismatchedEndpointTypeError, UnsupportedEndpointTypeError, UnsupportedVersionError
 from pyclient.testing import LocalCluster
 from pyclient.testing.probe import ask
 from tests.waiting import eventually
@@ -52,7 +52,11 @@ def test_controllers_are_described_and_change_metadata_without_brokers(admin: Ad
     mine = ConfigResource.topic(topic)
     admin.alter_configs({mine: {"retention.ms": 5}})
     eventually(lambda: admin.describe_configs([mine], names=["retention.ms"])[mine]["retention.ms"].value == "5")
-    assert admin.describe_configs([ConfigResource.broker(1)])[ConfigResource.broker(1)]
+    own = ConfigResource.broker(1)
+    admin.alter_configs({own: {"log.retention.ms": 6}})
+    eventually(lambda: admin.describe_configs([own], names=["log.retention.ms"])[own]["log.retention.ms"].value == "6")
+    with pytest.raises(BrokerNotAvailableError, match="broker 7 is not in the cluster, whose nodes are 1"):
+        admin.describe_configs([ConfigResource.broker(7)])
     assert admin.list_partition_reassignments() == {}
     admin.delete_topics([topic])
     with pytest.raises(BrokerIdNotRegisteredError):

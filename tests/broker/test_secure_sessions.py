@@ -8,7 +8,7 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -187,6 +187,17 @@ def test_M11_a_password_that_is_changed_ends_the_client_at_the_next_renewal_and_
     kafka_cluster.revoke(user, "ALL", topic=topic)
 
 
+def paced(producer: Producer[Any, Any], topic: str, deliveries: list[Delivery]) -> Callable[[], bool]:
+    """Sends the next number, at most a hundred a second; returns False."""
+    pace = threading.Event()
+
+    def send() -> bool:
+        deliveries.append(producer.send(topic, b"%d" % len(deliveries), partition=0))
+        return pace.wait(0.01)
+
+    return send
+
+
 @pytest.mark.parametrize(("listener", "mechanism"), [("SASL_SSL", "SCRAM-SHA-256"), ("SASL_PLAINTEXT", "SCRAM-SHA-512")])
 def test_M11_a_function_gives_each_renewal_the_password_of_the_moment_and_a_late_one_is_an_outage(
         kafka_cluster: LocalCluster, topic: str, watched: Watched, listener: str, mechanism: str) -> None:
@@ -200,12 +211,8 @@ def test_M11_a_function_gives_each_renewal_the_password_of_the_moment_and_a_late
         return current[0]
 
     options = reaching(kafka_cluster, listener, sasl_mechanism=mechanism, sasl_plain_username=user, sasl_plain_password=password)
-    pace = threading.Event()
     with Producer(delivery_timeout_ms=600_000, **options) as producer:
-
-        def send() -> bool:
-            deliveries.append(producer.send(topic, b"%d" % len(deliveries), partition=0))
-            return pace.wait(0.01)
+        send = paced(producer, topic, deliveries)
         eventually(lambda: send() or watched.renewed(1), LONGEST_S)
         kafka_cluster.set_password(user, "second")
         asked.clear()
@@ -231,12 +238,8 @@ def test_tokens_that_are_refused_for_a_while_are_an_outage_for_who_was_accepted_
         return unsecured_token("alice", lifetime_s), time.time() + 1.0  # soon to be fetched again
 
     options = reaching(kafka_cluster, "SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER", sasl_token_provider=token)
-    pace = threading.Event()
     with Producer(delivery_timeout_ms=600_000, **options) as producer:
-
-        def send() -> bool:
-            deliveries.append(producer.send(topic, b"%d" % len(deliveries), partition=0))
-            return pace.wait(0.01)
+        send = paced(producer, topic, deliveries)
         eventually(lambda: send() or watched.renewed(1), LONGEST_S)
         bad.set()
         eventually(lambda: send() or asked[True] >= 3, LONGEST_S)

@@ -262,7 +262,7 @@ def test_a_number_beyond_a_float_is_not_written_from_columns_either() -> None:
 
 @pytest.mark.parametrize(("kind", "value", "data"), [
     ("float", float("inf"), b"\x00\x00\x80\x7f"), (["float", "double"], 1e300, b"\x02" + struct.pack("<d", 1e300)), (MILLIS, MOMENT.replace(microsecond=5000), None),
-    ([DATE, "string"], "hi", b"\x02\x04hi"), ([DATE, "string"], "1970-01-02", b"\x00\x02"), (["null", "float"], 0.5, b"\x02\x00\x00\x00\x3f")])
+    ([DATE, "string"], "hi", b"\x02\x04hi"), ([DATE, "string"], "1970-01-02", b"\x00\x02"), (["float", "string"], "1e300", b"\x02\x0a1e300"), (["null", "float"], 0.5, b"\x02\x00\x00\x00\x3f")])
 def test_what_a_type_of_a_union_takes_is_written_unchanged(kind: Any, value: Any, data: bytes | None) -> None:
     found = AvroSerde(record_of(kind)).serialize("t", {"f": value})
     assert data is None or found == data
