@@ -66,7 +66,7 @@ class Option:
         """The value as it may be printed."""
         if (self.secret and value is not None) or holds_pem(value):
             return HIDDEN
-        return repr(public_url(str(value)) if is_private_url(value) else value)
+        return repr(public_url(str(value)) if is_private_url(value) else self.kind.shown(value))
 
     def _hidden_complaint(self) -> str:
         """A reference to the wrong key may have put a password here."""
@@ -206,7 +206,8 @@ class Config:
     def _obey(self, rule: Rule) -> None:
         if rule.holds(self):
             return
-        values = ", ".join(f"{name} = {getattr(self, name)!r}" for name in rule.options)
+        options = _catalog(type(self)).options
+        values = ", ".join(f"{name} = {options[name].show(getattr(self, name))}" for name in rule.options)
         for name, value in rule.yields.items():
             if name not in self.given and not rule.holds(self):
                 self._put(name, value(self))

@@ -38,6 +38,10 @@ class Kind:
     def convert(self, value: object) -> object:
         raise NotImplementedError
 
+    def shown(self, value: object) -> object:
+        """A value as a user would write it."""
+        return value
+
     def wrong(self) -> ValueError:
         return ValueError(f"expected {self.expected}")
 
@@ -311,6 +315,10 @@ class Addresses(Kind):
 
     def convert(self, value: object) -> tuple[Address, ...]:
         return parse_addresses(value)
+
+    def shown(self, value: object) -> object:
+        is_converted = isinstance(value, tuple) and all(isinstance(each, Address) for each in value)
+        return ",".join(map(str, value)) if is_converted else value  # type: ignore[call-overload]  # a tuple
 
 
 @attrs.define(frozen=True)
