@@ -113,19 +113,32 @@ def list_topics_async(servers: str, limit_s: float) -> object:
 CALLS = [send, look_up, poll, iterate, list_topics, send_async, poll_async, list_topics_async]
 
 
+def failure_of(call: Call, servers: str, limit_s: float) -> BootstrapError:
+    with pytest.raises(BootstrapError) as failure:
+        call(servers, limit_s)
+    return failure.value
+
+
+def unexpected(failure: BootstrapError, expected: dict[str, str]) -> dict[str, str]:
+    """The causes that do not match what is *expected* of their address."""
+    causes = {address: str(cause) for address, cause in failure.causes.items()}
+    return {address: cause for address, cause in causes.items() if not re.search(expected.get(address, "^$"), cause)}
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_every_address_is_tried_and_named_with_its_failure_even_if_one_never_answers(call: Call) -> None:
     dead = str(unused_address())
-    with Peer(http) as web, Peer(silence) as mute, pytest.raises(BootstrapError) as failure:
-        call(f"{dead},{UNRESOLVABLE},{mute.address},{web.address}", 1.5)
-    causes = {address: str(cause) for address, cause in failure.value.causes.items()}
-    assert set(causes) == {dead, UNRESOLVABLE, mute.address, web.address}
-    assert causes[dead] == "Connection refused"
-    assert "'broker.invalid' cannot be resolved" in causes[UNRESOLVABLE]
-    assert NO_ANSWER.search(causes[mute.address])
-    assert "Check that the port is a Kafka listener" in causes[web.address]
-    assert all(f"{address}: " in str(failure.value) for address in causes)
-    assert "Check bootstrap_servers" in str(failure.value)
+    with Peer(http) as web, Peer(silence) as mute:
+        expected = {dead: "^Connection refused$", UNRESOLVABLE: "'broker.invalid' cannot be resolved", mute.address: NO_ANSWER.pattern,
+                    web.address: "Check that the port is a Kafka listener"}
+        failure = failure_of(call, ",".join(expected), 1.5)
+        for limit_s in (6, 24):  # where the machine is busy, 1.5 s do not suffice to try four addresses
+            if unexpected(failure, expected):
+                failure = failure_of(call, ",".join(expected), limit_s)
+    assert unexpected(failure, expected) == {}
+    assert set(failure.causes) == set(expected)
+    assert all(f"{address}: " in str(failure) for address in expected)
+    assert "Check bootstrap_servers" in str(failure)
 
 
 @pytest.mark.parametrize(("kind", "options", "call"), [
