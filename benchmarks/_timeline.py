@@ -25,11 +25,7 @@ STAGES: Final = {
     "read ends": "decode and complete",
     "result returns": "wake-up of the caller if another thread has read",
 }
-"""What the time until each moment, since the one before it, was spent with.
-
-A lone record's request is written inside of `send`; a loop that takes the turn may do that after `send` has returned.
-On a lane compiled code does it, from the append to the socket: "return of send" is all of that.
-"""
+"""What the time until each moment, since the one before it, was spent with."""
 
 
 class Timeline:
@@ -64,7 +60,7 @@ class Timeline:
         from pyclient.net.write_buffer import WriteBuffer
 
         places: Sequence[tuple[type, str, str | None, str | None]] = (
-            (Driver, "_turn", "turn begins", None), (Driver, "_send_lone", "turn begins", None), (Connection, "send", "request begins", None),
+            (Driver, "_turn", "turn begins", None), (Connection, "send", "request begins", None),
             (WriteBuffer, "write", "write begins", "write ends"), (Connection, "buffer_updated", "read begins", "read ends"))
         with contextlib.ExitStack() as undo:
             for owner, name, before, after in places:

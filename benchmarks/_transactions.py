@@ -112,14 +112,6 @@ def ours(job: Job) -> dict[str, Any]:
         return by_turns(job, producer.begin_transaction, send, producer.commit_transaction)
 
 
-def floor(job: Job, *, sends: bool) -> dict[str, Any]:
-    """No client, for comparison."""
-    from benchmarks._transaction_floor import Floor, SendFloor
-
-    made = (SendFloor if sends else Floor)(job.servers, job.run, job.topic, payload(), keys_of(job), job.partitions)
-    return by_turns(job, made.begin, made.send, made.commit)
-
-
 def ours_arrow(job: Job) -> dict[str, Any]:
     """``send_arrow`` for the records of a transaction."""
     import pyarrow as pa
@@ -196,7 +188,6 @@ def aiokafka(job: Job) -> dict[str, Any]:
 
 BATCHES: Final[Mapping[str, Callable[[Job], dict[str, Any]]]] = {
     "pyclient send": ours, "pyclient send_arrow": ours_arrow, "pyclient async": ours_async, "confluent": confluent, "aiokafka": aiokafka,
-    "floor": partial(floor, sends=False), "floor with send": partial(floor, sends=True),
 }
 
 

@@ -31,15 +31,6 @@ cdef class Accumulator:
     cdef Delivery append_record(self, TopicQueues topic, Py_ssize_t partition, long long timestamp, bytes key, bytes value, bytes headers,
                                 object waiter, object on_delivery)
 
-    cdef PartitionQueue lone_queue(self)
-    cdef double wake_by_timer(self, bint leaves=*) except -2
-    cdef bint has_left_some(self) except -1
-    cdef Batch start_lone(self, PartitionQueue queue, Py_ssize_t most)
-    cdef list pending(self)
-    cpdef list heads(self, double now)
-    cpdef bint start_heads(self, list batches) except -1
-    cdef object settle_lone(self, Batch batch, long long base_offset, long long append_time)
-
     # Private.
     cdef object _notify_loop(self)
     cdef object _seal_all(self, list detached)

@@ -1,4 +1,4 @@
-# C interface: a lone record is counted without a Python call.
+# C interface: a record is counted without a Python call.
 cimport cython
 
 from pyclient.buffers.batch cimport Batch

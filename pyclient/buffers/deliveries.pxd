@@ -48,7 +48,6 @@ cdef class _PartDone:
 
 
 # Whether interpreted code may run when *result* is done.
-cdef bint notifies(BatchResult result) except -1
 
 
 @cython.final

@@ -39,21 +39,6 @@ class _PartDone:
         self._deliveries.one_done()
 
 
-@cython.cfunc
-@cython.exceptval(-1, check=False)
-def notifies(result: BatchResult) -> cython.bint:
-    """Whether somebody is notified of *result*, other than a bulk without a waiter: interpreted code runs then."""
-    callback: object
-    several: cython.bint
-    with result._lock:
-        callback, several = result._callback, result._callbacks is not None
-    if callback is None:
-        return False
-    if several or type(callback) is not _PartDone:
-        return True
-    return cython.cast(_PartDone, callback)._deliveries._all._callback is not None
-
-
 @cython.final
 @cython.cclass
 class Deliveries:

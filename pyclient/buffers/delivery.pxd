@@ -21,15 +21,12 @@ cdef class BatchResult:
     cdef dict _records
     cdef bint _done
     cdef bint _notified          # every callback was called
-    cdef bint _late              # no waiter yet, so the answer need not be read at once
     cdef cython.pymutex _lock
     cdef object _callback        # the first one
     cdef list _callbacks         # further ones
     cdef bytearray _seen
     cdef object _round
     cpdef object when_done(self, object callback)
-    cdef bint may_be_late(self) except -1
-    cdef bint is_done(self) except -1
 
     # Private.
     cdef object _notify(self)

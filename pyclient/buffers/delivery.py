@@ -11,7 +11,6 @@ from cython.cimports.pyclient.buffers.type_attributes import set_type_attribute
 
 import logging
 import threading
-import time
 
 from pyclient.errors import KafkaTimeoutError, raisable
 from pyclient.foreign_calls import foreign_attributes, own_names
@@ -46,12 +45,6 @@ class Observer:
 
     def check_wait(self):
         """Raise when the calling thread must not block."""
-
-    def help(self, result, timeout):
-        """Work on *result* in the thread that waits for it, at most *timeout* seconds; it need not be done then."""
-
-    def hear(self, result):
-        """A caller that does not `help` wants to know of *result* as soon as it is done."""
 
     def failed(self, tp, count, error):
         """Count *count* records of partition *tp* that failed with *error*, unseen so far.
@@ -231,7 +224,7 @@ class BatchResult:
         Internal: users' callbacks go through `Observer.dispatch`.
         """
         with self._lock:
-            notified, late, self._late = self._notified, self._late, False
+            notified = self._notified
             if not notified:
                 if self._callback is None:
                     self._callback = callback
@@ -241,40 +234,16 @@ class BatchResult:
                     self._callbacks.append(callback)
         if notified:
             callback()
-        elif late:
-            self.observer.hear(self)
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def may_be_late(self) -> cython.bint:
-        """Whether the outcome has no waiter yet. The observer's `hear` is called when somebody does."""
-        with self._lock:
-            self._late = self._callback is None
-            return self._late
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def is_done(self) -> cython.bint:
-        """As `done`, for a program that asks again and again: the outcome is wanted now."""
-        if self._late and not self._done:
-            with self._lock:
-                self._late = False
-            self.observer.hear(self)
-        return self._done
 
     def wait(self, timeout=None) -> bool:
         """Block the calling thread until done, at most *timeout* seconds. Returns whether it is done."""
         if self._done:
             return True
         self.observer.check_wait()
-        began = 0.0 if timeout is None else time.monotonic()
-        self.observer.help(self, timeout)
-        if self._done:
-            return True
         gate = threading.Lock()
         gate.acquire()
         self.when_done(gate.release)
-        if gate.acquire(timeout=-1 if timeout is None else min(max(0.0, timeout + began - time.monotonic()), threading.TIMEOUT_MAX)):
+        if gate.acquire(timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)):
             return True
         self.forget(gate.release)
         return self._done
@@ -340,7 +309,7 @@ class Delivery:
 
     def done(self) -> bool:
         """Whether the record was acknowledged or has failed."""
-        return self._batch.is_done()
+        return self._batch._done
 
     def result(self, timeout=None):
         """Wait for the acknowledgement.

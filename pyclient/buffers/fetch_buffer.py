@@ -75,14 +75,12 @@ Entry: TypeAlias = Chunk | Failure
 class FetchBuffer:
     """Entries in order of arrival.
 
-    ``on_room`` is called when the loop waits for room and there is some, ``on_data`` when there is data, ``on_wake`` by
-    `wake`.
+    ``on_room`` is called when the loop waits for room and there is some, ``on_data`` when there is data.
     """
 
     def __init__(self) -> None:
         self.on_room: Callable[[], object] = _nothing
         self.on_data: Callable[[], object] = _nothing
-        self.on_wake: Callable[[], object] = _nothing
         self._lock = threading.Lock()
         self._signal = threading.Lock()  # used as an event: released when something is new, acquired by `wait`
         self._entries: deque[Entry] = deque()
@@ -174,11 +172,6 @@ class FetchBuffer:
             drained, self._drained = list(self._drained), {}
             return drained
 
-    def drained(self) -> list[TopicPartition]:
-        """What `take_drained` would return."""
-        with self._lock:
-            return list(self._drained)
-
     # ---- the user's thread ------------------------------------------------------------------------------------------
 
     def take(self) -> Entry | None:
@@ -234,15 +227,11 @@ class FetchBuffer:
         Returns whether there is data.
         """
         until = None if timeout is None else time.monotonic() + timeout
-        while not self.has_news():
+        while not (self._woken or self.nudged or self.ready()):
             # What came since the check has released the lock, also from a signal handler in this thread.
             if not self._signal.acquire(timeout=-1 if until is None else min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX)):
                 break
         return self.ready()
-
-    def has_news(self) -> bool:
-        """Whether a `wait` would end now."""
-        return self._woken or self.nudged or self.ready()
 
     def ready(self) -> bool:
         """Whether `take` would return an entry."""
@@ -252,7 +241,6 @@ class FetchBuffer:
         """End a `wait`, now or the next one. Takes no lock: the handler of a signal may call it anywhere."""
         self._woken = True
         self._notify()
-        self.on_wake()
 
     @property
     def woken(self) -> bool:

@@ -37,9 +37,6 @@ cdef class PendingBatches:
     cdef Batch detach(self, PartitionQueue queue)
     cdef list detach_older(self, double before)
     cdef Batch head(self, PartitionQueue queue)
-    cdef object start_open(self, Batch batch)
-    cdef list heads(self, double before)
-    cdef bint start_heads(self, list batches, Py_ssize_t most) except -1
     cdef object seal(self, Batch batch, SealedRecords sealed)
     cdef object give_up_unsealed(self, Batch batch)
     cdef object unstamp(self, PartitionQueue queue)

@@ -18,13 +18,9 @@ from cython.cimports.pyclient.buffers.sealing import SealedRecords
 from collections import OrderedDict
 
 from pyclient.buffers.delivery import BatchResult
-from pyclient.codec.compression import Compression
-from pyclient.codec.crc import crc32c
-from pyclient.codec.encode import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from pyclient.codec.encode import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 FEW = cython.declare(cython.Py_ssize_t, 16)  # partitions: the rows of a chunk are read for each of them
-HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
-NO_COMPRESSION = cython.declare(object, Compression.NONE)
 
 
 @cython.final
@@ -176,61 +172,6 @@ class PendingBatches:
         return None
 
     @cython.cfunc
-    def start_open(self, batch: Batch) -> object:
-        """A batch of `ReadyQueues.all_open` goes to the network: closed, sealed without compression, started."""
-        self.detach(batch.queue)
-        self._ready.only_left()
-        batch.payload = memoryview(batch._buffer)[:batch._at]
-        batch._codec, batch._crc = NO_COMPRESSION, crc32c(batch.payload)
-        batch._state = IN_FLIGHT
-        batch.attempts += 1
-
-    @cython.cfunc
-    def heads(self, before: cython.double) -> list:
-        """The first batch of each queue, if it is sealed, or open since *before* this time, and was never sent. None if
-        the loop has to send something, or a batch is no plain one.
-        """
-        batch: Batch
-        seen: dict = {}
-        found: list = []
-        for batch in self._by_age:
-            if batch.queue in seen:
-                continue
-            seen[batch.queue] = None
-            if not self._ready.holds_none_of(batch.queue):
-                return None
-            if batch._state == SEALED:
-                if not _is_plain(batch):
-                    return None
-                found.append(batch)
-            elif batch._state == OPEN and batch.created <= before:
-                found.append(batch)
-        return found
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def start_heads(self, batches: list, most: cython.Py_ssize_t) -> cython.bint:
-        """Start all of `heads`; False, and nothing changes, if one is being sealed by now, or if open ones have grown
-        since then, to more than *most* bytes together.
-        """
-        batch: Batch
-        size: cython.Py_ssize_t = 0
-        for batch in batches:
-            if batch._state != SEALED and batch._state != OPEN:
-                return False
-            size += HEADER + batch._at
-        if size > most and len(batches) > 1:
-            return False
-        for batch in batches:
-            if batch._state == OPEN:
-                self.start_open(batch)
-            else:
-                batch._state = IN_FLIGHT
-                batch.attempts += 1
-                self._ready.started(batch.queue)
-        return True
-
-    @cython.cfunc
     def seal(self, batch: Batch, sealed: SealedRecords) -> object:
         """The batch may leave with its sealed records. One that failed or was dropped meanwhile is released."""
         batch._codec, batch.payload, batch._crc = sealed.codec, sealed.payload, sealed.crc
@@ -316,10 +257,3 @@ class PendingBatches:
             if not batch.result._done:
                 return batch
         return None
-
-
-@cython.cfunc
-@cython.exceptval(-1, check=False)
-def _is_plain(batch: Batch) -> cython.bint:
-    """Whether a sealed batch is as it was filled, neither compressed nor split, and leaves for the first time."""
-    return batch._buffer is not None and not batch.attempts and batch.producer_id < 0

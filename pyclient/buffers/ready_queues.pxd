@@ -11,7 +11,6 @@ cdef class ReadyQueues:
     cdef dict _listed            # queues in the order of their listing, each once; the loop may hold some of them
     cdef object _lingering       # open batches in the order in which their linger ends
     cdef double _wake_at         # when the loop looks without being woken
-    cdef bint _left              # a thread that acts in the loop's place has left queues in the list, and has to see what is added to them
     cdef bint changed            # the loop must be woken: it does not know of a listed queue, or of a linger that ends before _wake_at
 
     cdef object add(self, PartitionQueue queue)
@@ -19,14 +18,8 @@ cdef class ReadyQueues:
     cdef object end_linger(self, Batch batch)
     cdef object flush_open(self)
     cdef list take(self, double now)
-    cdef PartitionQueue take_lone(self, double now)
-    cdef list all_open(self, Py_ssize_t most)
     cdef bint refresh(self, PartitionQueue queue) except -1
     cdef object next_linger(self)
-    cdef double wake_by_timer(self, bint leaves) except -2
-    cdef bint holds_none_of(self, PartitionQueue queue) except -1
-    cdef object started(self, PartitionQueue queue)
-    cdef object only_left(self)
     cdef object wakes_at(self, double at)
 
     # Private.

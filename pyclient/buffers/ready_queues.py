@@ -30,8 +30,6 @@ class ReadyQueues:
         if not queue._listed:
             queue._listed = self.changed = True
             self._listed[queue] = None
-        elif self._left:
-            self.changed = True
 
     @cython.cfunc
     def start_linger(self, batch: Batch) -> object:
@@ -62,31 +60,9 @@ class ReadyQueues:
             batch.queue._due = True
             self.add(batch.queue)
         listed, self._listed = self._listed, {}
-        self.changed, self._left, self._wake_at = False, False, INFINITY
+        self.changed, self._wake_at = False, INFINITY
         queue: PartitionQueue
         return [queue for queue in listed if self.refresh(queue)]
-
-    @cython.cfunc
-    def take_lone(self, now: cython.double) -> PartitionQueue:
-        """The only queue that is listed or lingers, if something of it may leave, as `take`; else None, and nothing
-        changes.
-        """
-        queue: PartitionQueue = None
-        if len(self._listed) + len(self._lingering) == 1:
-            for queue in self.take(now):
-                return queue
-        return None
-
-    @cython.cfunc
-    def all_open(self, most: cython.Py_ssize_t) -> list:
-        """All batches that may leave, at most so many, if each lingers and is alone in its queue; else None."""
-        batch: Batch
-        if self._listed or len(self._lingering) > most:
-            return None
-        for batch in self._lingering:
-            if batch.queue._listed or batch.queue.waiting:
-                return None
-        return list(self._lingering)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -120,38 +96,6 @@ class ReadyQueues:
         batch: Batch = next(iter(self._lingering))
         self._wake_at = batch.created + self._linger
         return self._wake_at
-
-    @cython.cfunc
-    @cython.exceptval(-2, check=False)
-    def wake_by_timer(self, leaves: cython.bint) -> cython.double:
-        """When the oldest linger ends, for which the caller sets a timer; infinite if none does. -1 if something may
-        leave already, unless it *leaves* with the caller: then each batch that may leave too is reported.
-        """
-        if self._listed and not leaves:
-            return -1
-        self.changed, self._left, self._wake_at = False, len(self._listed) > 0, INFINITY
-        if self._lingering:
-            batch: Batch = next(iter(self._lingering))
-            self._wake_at = batch.created + self._linger
-        return self._wake_at
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def holds_none_of(self, queue: PartitionQueue) -> cython.bint:
-        """Whether the loop does not hold this queue, and need not send its open batch."""
-        return not queue._due and (not queue._listed or queue in self._listed)
-
-    @cython.cfunc
-    def started(self, queue: PartitionQueue) -> object:
-        """A batch of a queue that the loop does not hold was started: list the queue for what is behind it, or not."""
-        self._listed.pop(queue, None)
-        if self.refresh(queue):
-            self._listed[queue] = None
-
-    @cython.cfunc
-    def only_left(self) -> object:
-        """The batches of `all_open` leave: the loop has nothing to look for."""
-        self.changed, self._wake_at = False, INFINITY
 
     @cython.cfunc
     def wakes_at(self, at: cython.double) -> object:

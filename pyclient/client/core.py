@@ -14,7 +14,7 @@ from pyclient.config import ClientConfig
 from pyclient.core.backoff import ExponentialBackoff, WaitPolicy
 from pyclient.core.calls import Call, Calls, Finish
 from pyclient.core.cluster import Cluster
-from pyclient.core.manager import AskForLone, Manager, Use
+from pyclient.core.manager import Manager, Use
 from pyclient.core.metadata import Metadata
 from pyclient.core.outages import Outages
 from pyclient.core.acl_errors import error_of
@@ -113,10 +113,6 @@ class ClientCore:
         """The managers that the driver polls, in this order."""
         return [self.metadata, self.calls, self.outages]
 
-    def lone(self) -> AskForLone | None:
-        """Finds the request of a lone record, for `Driver.start`; only producers have one."""
-        return None
-
     async def start(self) -> None:
         """Bind the client to the running loop and start its driver."""
         if self.closed is not None:
@@ -124,7 +120,7 @@ class ClientCore:
         if self.loop is not None:
             raise IllegalStateError(f"this {self.config.ROLE} is open already: enter it once")
         self.loop = asyncio.get_running_loop()
-        self.driver.start(self.connections, self.managers(), self.lone())
+        self.driver.start(self.connections, self.managers())
 
     async def close(self) -> None:
         """End every call and close every connection. Idempotent; the next close does what a cancellation ended."""

@@ -9,10 +9,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
-from pyclient.core.manager import AskForLone, Manager, Request, earliest
-from pyclient.core.silence import LONGEST_PATIENCE
+from pyclient.core.manager import Manager, Request, earliest
 from pyclient.errors import KafkaError, raisable
-from pyclient.net.connection import Connection
 from pyclient.net.pool import ConnectionPool
 from pyclient.runtime.loop_thread import runs_here
 
@@ -34,43 +32,30 @@ class Driver:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scheduled = False
         self._turning = False
-        self._acting = False  # a thread acts in place of the loop
         self._again = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         self._waiters: dict[asyncio.Future[Any], Callable[[], Any]] = {}
-        self._lone: AskForLone = lambda now, ready: None
-        self.take_turn_here: Callable[[Callable[[], None]], bool] | None = None
-        """Runs a function in place of a turn in the thread that sends; False if that is not possible now."""
-        self.on_lone: Callable[[Connection | None], None] | None = None
-        """Called with the connection that a lone request was written to."""
-        self.before_turn: Callable[[], object] | None = None
-        """Called when the client has to look after something, or takes a turn, before it does."""
-        self._looks = True  # the next turn has to poll the managers
         self._closed = False
         self._stopped_by: KafkaError | None = None
         self.on_sleep: Callable[[float], object] = lambda at: None
         """Called with the time of the next turn, when the loop goes to sleep."""
         self.turns = 0
 
-    def start(self, connections: ConnectionPool, managers: Iterable[Manager], lone: AskForLone | None = None) -> None:
-        """Start on the running loop. *lone* is asked first after `wake_for_records`."""
+    def start(self, connections: ConnectionPool, managers: Iterable[Manager]) -> None:
+        """Start on the running loop."""
         self._loop = asyncio.get_running_loop()
         self._connections = connections
         self._managers = list(managers)
-        self._lone = lone or self._lone
         self.wake()
 
     # ---- waking up --------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
         """An event on the loop: take a turn soon."""
-        self._looks = True
-        if self.before_turn is not None:
-            self.before_turn()
         if self._turning:
             self._again = True
-        elif not self._acting:
+        else:
             self._schedule()
 
     def wake_by(self, deadline: float) -> None:
@@ -82,15 +67,7 @@ class Driver:
 
     def wake_from_anywhere(self) -> None:
         """As `wake`, from any thread. Many calls before the turn cost one."""
-        self._looks = True
-        self.wake_for_records()
-
-    def wake_for_records(self) -> None:
-        """As `wake_from_anywhere`, but only because of new records: the turn may send a lone one, and end."""
-        if self._scheduled or self._loop is None:
-            return
-        if self.take_turn_here is None or not self.take_turn_here(self.send_now):
-            self._schedule()
+        self._schedule()
 
     def _schedule(self) -> None:
         if self._scheduled or self._closed or self._loop is None:
@@ -105,34 +82,18 @@ class Driver:
                 raise
             _log.debug("woken after the loop was closed")
 
-    def quiet_until(self) -> float:
-        """Until when no turn is needed if nothing happens; 0.0 if one is needed now."""
-        busy = self._looks or self._scheduled or self._turning or self._waiters or self._closed
-        return 0.0 if busy or self._timer_at is None else self._timer_at
-
     # ---- the turn ---------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        if not self._scheduled or self._closed or self._connections is None:
-            return  # not scheduled: a thread took it in place. Another one may set it now, so nothing is reset here
-        not_before = self._take_turn(self._connections)
-        if not_before is not None:
-            self._sleep(self._connections, not_before)
-
-    def _take_turn(self, connections: ConnectionPool) -> float | None:
-        """Returns before when no timer may be; None if a lone record was all there was to do."""
+        if self._closed or self._connections is None:
+            return
         self.turns += 1
-        if self.before_turn is not None:
-            self.before_turn()
         self._scheduled = False
         self._turning = True
-        looks, self._looks = self._looks, False
         not_before = 0.0
         try:
-            if not looks and self._send_lone(connections):
-                return None
-            connections.tick(self._clock())
-            self._poll_managers(connections)
+            self._connections.tick(self._clock())
+            self._poll_managers(self._connections)
         except Exception:  # noqa: BLE001 one defect must not stop the other managers
             _log.exception("a defect in the client: a manager raised; the client continues with the next event")
             not_before = self._clock() + DEFECT_PAUSE
@@ -141,64 +102,7 @@ class Driver:
             self._turning = False
         if self._waiters:
             self._settle_waiters()
-        return not_before
-
-    def act(self, start: Callable[[], object], done: Callable[[], bool], answer: Callable[[], bool]) -> None:
-        """In place of the loop, whose thread sleeps: *start*, and turns until *done()* or until *answer* returns False.
-
-        *answer* waits for a response and handles it. What is left to do then, the loop does.
-        """
-        self._acting = True
-        not_before: float | None = None
-        try:
-            start()
-            while self._connections is not None and not self._closed:
-                if self._looks:
-                    not_before = self._take_turn(self._connections)
-                if done() or not answer():
-                    break
-        finally:
-            self._acting = False
-            if self._looks:
-                self._schedule()
-            elif not_before is not None and self._connections is not None and not self._closed:
-                self._sleep(self._connections, not_before)
-
-    def send_now(self) -> None:
-        """In place of a turn: send a lone record; if there is more to do, the loop's turn comes soon.
-
-        The caller is alone with the client, but perhaps not on the loop's thread.
-        """
-        if self._turning or self._looks or self._closed or self._connections is None:
-            self._schedule()
-            return
-        self._turning = True
-        try:
-            if not self._send_lone(self._connections):
-                self._looks = True
-        except Exception:  # noqa: BLE001 the next turn goes on
-            self._looks = True
-            _log.exception("a defect in the client: a lone record could not be sent; the client continues with the next turn")
-        except BaseException:  # in an async client's task
-            self._looks = True
-            raise
-        finally:
-            self._turning = False
-            if self._looks:
-                self._schedule()
-
-    def _send_lone(self, connections: ConnectionPool) -> bool:
-        """Write a request that is the only thing to do; returns whether it was."""
-        now = self._clock()
-        lone = self._lone(now, connections)
-        if lone is None:
-            return False
-        connections.start_window(now)
-        connection = connections.send(lone.request)
-        if self.on_lone is not None:
-            self.on_lone(connection)
-        self._set_timer(now + min(lone.request.timeout, LONGEST_PATIENCE))
-        return not (lone.more or self._looks)
+        self._sleep(self._connections, not_before)
 
     def _poll_managers(self, connections: ConnectionPool) -> None:
         for _ in range(ROUNDS):
@@ -239,10 +143,6 @@ class Driver:
         """Keep an earlier timer: its turn sets the next one. Otherwise each request would cancel and set a timer."""
         if self._loop is None or (self._timer_at is not None and self._timer_at <= deadline):
             return
-        if not runs_here(self._loop):  # a thread acts in its place: only the loop can set timers
-            self._looks = True
-            self._schedule()
-            return
         self._disarm()
         self._timer_at = deadline
         self._timer = self._loop.call_at(self._loop.time() + max(0.0, deadline - self._clock()), self._on_timer)
@@ -259,11 +159,10 @@ class Driver:
         """
         self._timer = self._timer_at = None
         now = self._clock()
-        first = now if self._connections is None or self._looks or self._waiters else self._first_deadline(self._connections, now)
+        first = now if self._connections is None or self._waiters else self._first_deadline(self._connections, now)
         if first is None or first > now:
             self._sleep_until(first)
             return
-        self._looks = self._scheduled = True
         self._turn()
 
     def _first_deadline(self, connections: ConnectionPool, now: float) -> float | None:

@@ -2,14 +2,10 @@
 """A Produce request as a list of pieces, so that record bytes are never copied on their way to the socket.
 
 The only request that carries records; kio would copy them. Tested byte for byte against kio in every version.
-`stored_response` and `stored_batches` read the responses that nearly every request gets, without an entity for each
-part.
+`stored_response` reads the response that nearly every request gets, without an entity for each part.
 """
 import cython
-from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cython.cimports.libc.string import memcmp
 from cython.cimports.pyclient.codec.entity_writer import Writer
-from cython.cimports.pyclient.codec.parse import int32_at, int64_at
 
 import functools
 import struct
@@ -28,12 +24,6 @@ TAGS_AND_ONE = b"\0\2"
 ONE = 2
 NOTHING_MORE = b"\1\0\0\0"
 """No record errors, no text, no tags of the partition and the topic."""
-UNTHROTTLED = cython.declare(bytes, bytes(5))
-"""No throttle time, no tags."""
-MANY = cython.declare(cython.int, 128)
-"""A compact length of one byte is less."""
-STORED_SIZE = cython.declare(cython.int, 33)
-"""Of a partition in a response, in bytes: its number, no error, base offset, time, the log's start, nothing more."""
 NOT_THROTTLED = timedelta(0)
 LATEST = 253_402_300_799_999
 """ms: the end of the year 9999, the last time that Python can name."""
@@ -149,112 +139,7 @@ def stored_response(version: cython.int, frame: object) -> object:
     return StoredResponse(topic, partition, base_offset, append_time, timedelta(milliseconds=throttled) if throttled else NOT_THROTTLED)
 
 
-class ProduceTerms(NamedTuple):
-    """What all Produce requests of a producer on one connection have in common."""
-
-    version: int
-    client_id: str | None
-    acks: int
-    timeout_ms: int
-    transactional_id: str | None
-
-
-def lone_request(terms, topic, partition) -> tuple:
-    """A request for one batch, with correlation id 0: what is before the length of its records, and behind them.
-
-    None in a version whose lengths are not compact.
-    """
-    if terms.version < FLEXIBLE_SINCE:
-        return None
-    before, _, after = _encoded(terms, 0, {topic: [(partition, [b""])]})
-    return before[:len(before) - 1], after
-
-
-def batches_frame(terms, correlation_id, topics) -> list:
-    """The pieces of a request with its size, for the *topics* of `encode_produce`."""
-    pieces: list = _encoded(terms, correlation_id, topics)
-    size: int = sum(map(len, pieces))
-    return [size.to_bytes(4, "big"), *pieces]
-
-
-@cython.cfunc
-def _encoded(terms: object, correlation_id: cython.uint, topics: dict) -> list:
-    return encode_produce(terms.version, correlation_id, terms.client_id, acks=terms.acks, timeout_ms=terms.timeout_ms, topics=topics,
-                          transactional_id=terms.transactional_id)
-
-
-def lone_answer(version, topic, partition) -> tuple:
-    """The usual answer to `lone_request`: what is between its id and the base offset, and behind the log's start."""
-    name = topic if version >= TOPIC_IDS_SINCE else _compact(topic.encode())
-    return b"".join([TAGS_AND_ONE, name, bytes([ONE]), struct.pack(">ih", partition, 0)]), NOTHING_MORE + bytes(5)
-
-
-def _compact(text):
-    out: Writer = Writer()
-    out.length(len(text), True, 2)
-    out.raw(text)
-    return out.take()
-
-
 @functools.cache
 def _layout(size, by_id):
     """Of a response with a topic of *size* bytes; a name begins with its length, which counts itself as one."""
     return struct.Struct(f">4x2s{size}sBihqq8x4siB")
-
-
-# --- the response to a request of several batches ---------------------------------------------------------------------
-
-
-def stored_batches(version: cython.int, frame: bytes) -> dict | None:
-    """The response in *frame*, header included, if it holds stored batches and nothing unusual; else None.
-
-    By topic (the bytes of its id from v13 on, else those of its name) and partition: the base offset, and the time of
-    appending in ms or -1.
-    """
-    if version < FLEXIBLE_SINCE:
-        return None
-    at: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(frame))
-    end: cython.p_uchar = at + PyBytes_GET_SIZE(frame)
-    found: dict = {}
-    topics: cython.int
-    if end - at < SMALLEST_RESPONSE or at[4] != 0 or not 1 < at[5] < MANY:
-        return None
-    topics = at[5] - 1
-    at += 6
-    while topics:
-        at = _stored_topic(found, at, end, 16 if version >= TOPIC_IDS_SINCE else -1)
-        if at == cython.NULL:
-            return None
-        topics -= 1
-    return found if end - at == PyBytes_GET_SIZE(UNTHROTTLED) and not memcmp(at, PyBytes_AS_STRING(UNTHROTTLED), end - at) else None
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _stored_topic(found: dict, at: cython.p_uchar, end: cython.p_uchar, size: cython.Py_ssize_t) -> cython.p_uchar:
-    """Behind a topic, whose name of *size* bytes begins at *at*; -1: its length stands before. NULL: it is unusual."""
-    if size < 0:
-        if end - at < 1 or not 0 < at[0] < MANY:
-            return cython.NULL
-        size = at[0] - 1
-        at += 1
-    if end - at < size + 1:
-        return cython.NULL
-    topic: bytes = PyBytes_FromStringAndSize(cython.cast(cython.p_char, at), size)
-    at += size
-    partitions: cython.int = at[0] - 1
-    if not 0 < partitions < MANY - 1 or end - at - 1 < partitions * STORED_SIZE + 1:
-        return cython.NULL
-    at += 1
-    while partitions:
-        append_time: cython.longlong = int64_at(at + 14)
-        base_offset: cython.longlong = int64_at(at + 6)
-        if at[4] or at[5] or base_offset < 0 or not -1 <= append_time <= LATEST or memcmp(at + 30, PyBytes_AS_STRING(NOTHING_MORE), 3):
-            return cython.NULL
-        batch: tuple = (topic, int32_at(at))
-        if batch in found:
-            return cython.NULL
-        found[batch] = base_offset, append_time
-        at += STORED_SIZE
-        partitions -= 1
-    return at + 1 if at[0] == 0 else cython.NULL

@@ -21,15 +21,12 @@ from pyclient.errors import AuthenticationError, BootstrapError, ConfigurationEr
 from pyclient.metrics import ASSIGNED_PARTITIONS, FAILED_REBALANCES, FETCH_BUFFERED, REBALANCES, RECORDS_LAG
 from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.client.core import ClientCore
-from pyclient.client.in_place import InPlace
 from pyclient.consumer.commit_order import Turn
 from pyclient.consumer.commits import Commits
-from pyclient.consumer.fetch_in_place import FetchInPlace
 from pyclient.consumer.membership import membership
 from pyclient.consumer.opener import Opener
-from pyclient.net.lent_connection import LoopLender
 from pyclient.runtime.environment import ASSIGNOR_THREAD
-from pyclient.runtime.loop_thread import Portal, runs_here
+from pyclient.runtime.loop_thread import runs_here
 from pyclient.runtime.offload import Offload
 
 _log = logging.getLogger(__name__)
@@ -37,8 +34,6 @@ LEAVE_TIMEOUT: Final = 5.0
 """Seconds to wait for the coordinator's answer to a LeaveGroup. Without one the member's session times out there."""
 SESSION_CLOSE_TIMEOUT: Final = 0.1
 """Seconds to wait for the responses to closing fetch sessions. The requests reach the brokers in any case."""
-ATTEMPTS: Final = 2
-"""To wait in place of the loop, in one wait."""
 
 
 class ConsumerCore(ClientCore):
@@ -62,10 +57,6 @@ class ConsumerCore(ClientCore):
         """Commits that succeeded, in order; the user's thread takes them from here."""
         self._new_data = asyncio.Event()
         self._opener = Opener(self.buffer, self.environment, config.fetch_buffer_memory, self._new_data.set)
-        self._lender: LoopLender | None = None
-        self._in_place: InPlace | None = None
-        self._fetch_in_place: FetchInPlace | None = None
-        self._idle = False  # the last `wait` ended without data
         self._unanswered_since: float | None = None
         self._joins = "joined; "  # what the next assignment is logged as
         self._logged: frozenset[TopicPartition] = frozenset()
@@ -83,48 +74,9 @@ class ConsumerCore(ClientCore):
         await super().start()
         self.buffer.on_room = self.driver.wake_from_anywhere
 
-    def lend(self, portal: Portal) -> None:
-        """Let the thread that polls act in place of the portal's while that sleeps."""
-        if portal.lending is not None:
-            self._lender = LoopLender(portal.loop, portal.lending)
-            self._in_place = InPlace(portal.loop, self._lender, self.driver, self.connections)
-            self._fetch_in_place = FetchInPlace(self, self._lender)
-            portal.lending.on_readable = self._fetch_in_place.on_readable
-            self.buffer.on_wake = portal.lending.ring
-
-    def forked(self) -> None:
-        """As `ClientCore.forked`."""
-        super().forked()
-        if self._lender is not None:
-            self._lender.forked()
-
     def wait(self, timeout: float | None) -> bool:
-        """As `wait_for_data`, in the thread that polls; a wakeup or rebalance without data counts as False.
-
-        While the loop sleeps, this thread reads the answer and sends the next request itself: no other has to wake.
-        After a wait without data the loop's thread does: an idle consumer has nothing to gain.
-        """
-        until = None if timeout is None else self.clock() + timeout
-        if not self._idle and self._wait_in_place(until):
-            return True
-        came = self.buffer.wait(None if until is None else max(0.0, until - self.clock()))
-        self._idle = not came
-        return came
-
-    def _wait_in_place(self, until: float | None) -> bool:
-        """Returns whether there is data. Ends early when the loop has to do something: once that is done, its place may
-        be taken again.
-        """
-        for _ in range(ATTEMPTS):
-            left = None if until is None else until - self.clock()
-            if self._in_place is None or self._fetch_in_place is None or (left is not None and left <= 0):
-                break
-            if self._fetch_in_place.wait(left):
-                break
-            self._in_place.run_until(self.buffer.has_news, self.buffer.has_news, left)
-            if self.buffer.has_news():
-                break
-        return self.buffer.ready()
+        """As `wait_for_data`, in the thread that polls; a wakeup or rebalance without data counts as False."""
+        return self.buffer.wait(timeout)
 
     async def wait_for_data(self, timeout: float | None) -> bool:
         """Wait for data that can be taken, a wakeup or a rebalance; False when *timeout* seconds passed without."""

@@ -75,9 +75,8 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
         plugins = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors}
         super().__init__(config, {**options, **plugins}, interceptors, topics, rebalance_listener)
         self._ended = False
-        self._portal = Portal("pyclient-consumer", lends=self._core.connections.uses_sockets)
+        self._portal = Portal("pyclient-consumer")
         self._portal.call(self._core.start)
-        self._core.lend(self._portal)
 
     # ---- assignment -------------------------------------------------------------------------------------------------
 

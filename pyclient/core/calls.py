@@ -144,15 +144,6 @@ class Calls:
         if self._metadata.of_controllers and (error := not_of_controllers(call.api, call.what)) is not None:
             self._end(call, None, error)
 
-    def adopt(self, call: Call, now: float, node: int) -> Request:
-        """As `submit`, of a call whose request was written at *now* beside `poll`: it is in flight, in this request."""
-        self.submit(call)
-        return self._request(now, call, node)
-
-    def coordinator(self, target: Coordinator) -> KnownCoordinator | None:
-        """Where it was found last."""
-        return self._coordinators.get(target)
-
     def cancel(self, call: Call) -> None:
         """Drop a call without calling its finish. A request that was sent may still be carried out."""
         if call in self._open:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
@@ -93,16 +93,6 @@ class Ready(Protocol):
 
     def give_up(self, node: int, use: Use) -> None:
         """Another node is responsible: requests in flight on this connection end as `Unknown` at once."""
-
-
-class Lone(NamedTuple):
-    """A request beside which there was nothing to do, and whether there is now: then the managers are polled."""
-
-    request: Request
-    more: bool
-
-
-AskForLone: TypeAlias = Callable[[float, Ready], "Lone | None"]
 
 
 class Manager(Protocol):

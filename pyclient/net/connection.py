@@ -10,7 +10,7 @@ import logging
 import socket
 from collections.abc import Callable
 from random import Random
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import attrs
 
@@ -44,22 +44,6 @@ class Ending:
     """Requests in flight, whose outcome is unknown."""
 
 
-class LoneAnswers(Protocol):
-    """Who sends lone requests beside a connection, on an async client's loop, and takes their answers."""
-
-    def take(self, connection: Connection, size: int) -> bool:
-        """So many bytes came: whether they are the answer that is awaited. Then nothing else is to be done."""
-
-    def interrupt(self) -> None:
-        """Something else happens: what was sent beside the connection is handed over to it."""
-
-    def answered(self, connection: Connection) -> None:
-        """Other bytes were handled."""
-
-    def end(self) -> None:
-        """The connection ends: as `interrupt`, and nothing more is sent beside it."""
-
-
 class Connection(asyncio.BufferedProtocol):
     """The protocol of one socket.
 
@@ -69,7 +53,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, label: str, client_id: str | None, *, clock: Callable[[], float], max_frame: int,
                  on_change: Callable[[], None], on_quiet: Callable[[], None], on_lost: Callable[[Connection, KafkaError], None],
-                 on_answer: Callable[[Api, float, float | None, float], None], patience: float = LONGEST_PATIENCE) -> None:
+                 on_answer: Callable[[Api, float, float, float], None], patience: float = LONGEST_PATIENCE) -> None:
         self.label = label
         self.state = State.CONNECTING
         self.usage = Usage.UNUSED
@@ -93,12 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_answer = on_answer
         self.requests = InFlightRequests(label)
         self.reader = FrameReader(label, max_frame, self._on_frame)
-        self.socket: socket.socket | None = None  # the transport's, where this connection may use it directly
         self._transport: asyncio.Transport | None = None
-        self.lone_answers: LoneAnswers | None = None
-        """Sees bytes first."""
-        self.is_closing: Callable[[], bool] = _always
-        """Whether the transport is closed, or will be in the next turn of the loop."""
         self._write_buffer: WriteBuffer | None = None
         self._stop_reading: Callable[[], None] | None = None  # with TLS
         self._paused = False  # the kernel's send buffer is full
@@ -120,16 +99,6 @@ class Connection(asyncio.BufferedProtocol):
             return False
         now = self._clock()
         return now >= self.throttle.until and not self.session.is_over(now)
-
-    @property
-    def awaits_one_answer(self) -> bool:
-        """Whether nothing is to be done on it but to read the answer to its only request."""
-        return self.state is State.READY and len(self.requests.requests) == 1 and not self.is_closing() and not self.unwritten
-
-    @property
-    def is_readable(self) -> bool:
-        """Whether another thread than the loop's may read its answers: nothing else is to be done on it."""
-        return self.state is State.READY and self.socket is not None and not self.is_closing() and not self.unwritten
 
     @property
     def unwritten(self) -> bool:
@@ -269,21 +238,6 @@ class Connection(asyncio.BufferedProtocol):
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 
-    def adopt(self, request: Request, version: int, sent_at: float, rest: Buffer | None, *, timed: bool = True) -> None:
-        """A request with the newest correlation id was written beside this object, but for *rest*: it is in flight.
-
-        *timed*: the time at which its answer is read will show the broker's latency.
-        """
-        self.requests.add(request.api, version, sent_at, request.timeout, self.bytes_out, request.done, held=request.held, patience=request.patience)
-        self.requests.requests[-1].timed = timed
-        if rest and self._write_buffer is not None:
-            self.write_rest(rest)
-
-    def write_rest(self, rest: Buffer) -> None:
-        """The end of a request of which the kernel took the rest, beside this object."""
-        assert self._write_buffer is not None
-        self._write_buffer.write([rest])
-
     def send(self, request: Request) -> None:
         """Write a request; its ``done`` is called exactly once.
 
@@ -356,15 +310,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """asyncio: bytes arrived."""
-        lone = self.lone_answers
-        if lone is None:
-            self._received(nbytes)
-        elif not lone.take(self, nbytes):
-            lone.interrupt()
-            self._received(nbytes)
-            lone.answered(self)
-
-    def _received(self, nbytes: int) -> None:
         try:
             self.reader.received(nbytes)
         except KafkaError as error:
@@ -392,14 +337,13 @@ class Connection(asyncio.BufferedProtocol):
             self.usage = Usage.ANSWERED
         self.idle_since = now
         self.silence.answered(now, self.reader.bytes_in)
-        self._on_answer(answered.api, now, now - answered.sent_at if answered.timed else None, throttled)
+        self._on_answer(answered.api, now, now - answered.sent_at, throttled)
 
     # ---- the socket -------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the socket is connected, with TLS after the handshake."""
         self._transport = cast(asyncio.Transport, transport)  # other loops' transports (uvloop) are not subclasses
-        self.is_closing = self._transport.is_closing
         self._write_buffer = WriteBuffer(self._transport)
         if self.state is State.TLS:
             self.secured = True
@@ -411,7 +355,6 @@ class Connection(asyncio.BufferedProtocol):
         """Read large responses from the transport's socket directly; with *writes* also write requests to it."""
         assert self._write_buffer is not None
         self.reader.read_directly(sock)
-        self.socket = sock
         if writes:
             self._write_buffer.attach_socket(sock)
 
@@ -426,10 +369,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the socket is closed, for any reason."""
-        if self.lone_answers is not None:
-            self.lone_answers.end()
-        self._transport = self._write_buffer = self._stop_reading = self.socket = None
-        self.is_closing = _always
+        self._transport = self._write_buffer = self._stop_reading = None
         self._lost(self._cause or _closed_by_peer(self, exc), by_peer=self._cause is None and self.state is not State.CLOSED)
 
     def _close_if_drained(self) -> None:
@@ -452,10 +392,6 @@ class Connection(asyncio.BufferedProtocol):
             self._writing.pop().done(self._clock(), Unknown(cause))
         _log.debug("%s: %s; %s in flight", self.label, said_of(self.label, cause).rstrip("."), counted(lost, "request"))
         self._on_lost(self, cause)
-
-
-def _always() -> bool:
-    return True
 
 
 def _encoded(request: Request, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:

@@ -47,11 +47,6 @@ class FrameReader:
         self.may_be_tls = True
         """The peer may be a TLS listener although this connection is plain: it then first sends a TLS alert."""
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the next bytes begin a frame, at the start of the scratch buffer."""
-        return self._frame is None and not self._filled
-
     def logged_in(self) -> None:
         """The peer is a broker, and has accepted the login if there is one: its responses may be large."""
         self._limit = self._max_frame

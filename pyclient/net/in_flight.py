@@ -34,8 +34,6 @@ class InFlight:
     give_up_at: float | None = None
     """When the caller stops waiting; the response is ignored then."""
     given_up: bool = False
-    timed: bool = True
-    """Whether the time at which the response is read shows the broker's latency."""
 
 
 class InFlightRequests:

@@ -9,19 +9,17 @@ import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
-from typing import TYPE_CHECKING
 
 import attrs
 
 from pyclient.codec.apis import Api
 from pyclient.core.backoff import ExponentialBackoff
-from pyclient.core.connection import STAGGER, Reconnects, State, Usage
+from pyclient.core.connection import STAGGER, Reconnects, State
 from pyclient.core.handshake import Features
 from pyclient.core.manager import NotSent, Request, Use, earliest
 from pyclient.core.outages import Throttling
 from pyclient.core.silence import patience
 from pyclient.errors import AuthenticationError, DisconnectError, KafkaError
-from pyclient.metric_values import Total, Windows
 from pyclient.metrics import Metrics
 from pyclient.net.connection import Connection, interrupted
 from pyclient.net.connector import Connector
@@ -30,10 +28,7 @@ from pyclient.net.node_failures import NodeFailures
 from pyclient.net.request_metrics import RequestMetrics
 from pyclient.net.security import UNPROTECTED, Security
 from pyclient.records import Node
-from pyclient.runtime.transport import AsyncioNetwork, Endpoint, Network, SocketOptions
-
-if TYPE_CHECKING:
-    from pyclient.net.fetch_exchange import FetchExchange
+from pyclient.runtime.transport import Endpoint, Network, SocketOptions
 
 _log = logging.getLogger(__name__)
 
@@ -133,39 +128,9 @@ class ConnectionPool:
         """The newest finalized features that a broker has named."""
         return self._connector.features
 
-    @property
-    def uses_sockets(self) -> bool:
-        """Whether connections write and read sockets themselves: real ones, without TLS."""
-        return isinstance(self._network, AsyncioNetwork) and self._options.security.tls is None
-
-    def connection(self, node: int, use: Use) -> Connection | None:
-        """The connection that `send` writes to."""
-        found = self._node(node)
-        return None if found is None else found.connections.get(use)
-
-    def awaiting(self) -> list[Connection]:
-        """Those on which a response is awaited."""
-        return [connection for connection in self._connections() if connection.in_flight]
-
-    def figures(self, node: int, connection: Connection, use: Use = Use.PRODUCE) -> tuple[NodeConnections, tuple[Total, Windows, Windows]] | None:
-        """A node that answers, and what counts its requests; None if *connection* is not the one for *use*."""
-        found = self._nodes.get(node)
-        if found is None or found.connections.get(use) is not connection or found.silent_since is not None:
-            return None
-        return found, self._metrics.of(node)
-
-    def fetch_exchange(self, node: int, connection: Connection) -> FetchExchange | None:
-        """What repeats fetches on the node's *connection*; None if that was not used before."""
-        found = self._nodes.get(node)
-        if found is None or connection.usage is not Usage.ANSWERED:
-            return None
-        from pyclient.net.fetch_exchange import FetchExchange  # here: only consumers fetch, and it loads what decodes records
-
-        return FetchExchange(connection, found, self._clock, self._metrics.of_fetches(node))
-
     def give_up(self, node: int, use: Use) -> None:
         """Close the connection if something is in flight on it: another node is responsible."""
-        connection = self.connection(node, use)
+        connection = self._connection(node, use)
         if connection is not None and connection.in_flight:
             connection.close(DisconnectError(f"{connection.label} did not answer, and is not responsible any more"))
 
@@ -185,7 +150,7 @@ class ConnectionPool:
 
     def send(self, request: Request) -> Connection | None:
         """Write a request; returns the connection that it was written to."""
-        connection = self.connection(request.node, request.use)
+        connection = self._connection(request.node, request.use)
         if connection is None or not connection.ready:
             self._not_sent(request, DisconnectError(f"the connection to node {request.node} was lost before {request.api.title} was sent"))
             return None
@@ -199,12 +164,6 @@ class ConnectionPool:
                 raise
             return None
         return connection
-
-    def look_by(self, deadline: float | None) -> None:
-        """One of the connections has a *deadline* that may be earlier than the others."""
-        self._due = earliest(self._due, deadline)
-        if deadline is not None:
-            self._on_quiet(deadline)
 
     def _not_written(self, connection: Connection, request: Request, error: BaseException, *, begun: bool) -> None:
         """*begun*: some of it may be written; the connection then reports the outcome, `Unknown`, when it closes."""
@@ -269,6 +228,10 @@ class ConnectionPool:
     def _all_nodes(self) -> list[NodeConnections]:
         return [*self._nodes.values(), *self._bootstrap.values()]
 
+    def _connection(self, node: int, use: Use) -> Connection | None:
+        found = self._node(node)
+        return None if found is None else found.connections.get(use)
+
     def _node(self, number: int) -> NodeConnections | None:
         return self._nodes.get(number) or self._bootstrap.get(number)
 
@@ -325,7 +288,9 @@ class ConnectionPool:
 
     def _on_quiet_response(self) -> None:
         """The connection may be idle from now on."""
-        self.look_by(self._clock() + self._options.max_idle)
+        deadline = self._clock() + self._options.max_idle
+        self._due = earliest(self._due, deadline)
+        self._on_quiet(deadline)
 
     def _on_lost(self, node: NodeConnections, lost: Connection, cause: KafkaError) -> None:
         self._metrics.closed(lost)

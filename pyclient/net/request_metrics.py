@@ -76,17 +76,6 @@ class RequestMetrics:
         elif api is Api.PRODUCE:
             self._throttle.add(throttle * 1000, 1, throttle * 1000, now)
 
-    def of(self, node: int) -> tuple[Total, Windows, Windows]:
-        """Counts of requests to *node*, latencies of its answers, and throttle times of Produce, the last two in ms."""
-        own = self._nodes.get(node) or self._made_node(node)
-        return own.requests, own.latency, self._throttle
-
-    def of_fetches(self, node: int) -> tuple[Total, Windows, Total, Windows]:
-        """Counts of requests to *node* and latencies of its answers, then those of all fetches, in ms."""
-        requests, latency, _ = self.of(node)
-        fetches = self._apis.get(Api.FETCH) or self._made_api(Api.FETCH)
-        return requests, latency, fetches.responses, fetches.latency
-
     def _made_node(self, node: int) -> _OfNode:
         made = self._nodes[node] = _OfNode(self._metrics, node)
         return made

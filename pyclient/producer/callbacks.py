@@ -130,10 +130,6 @@ class ThreadObserver(LoopObserver):
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._ended = False
-        self.wait_in_place: Callable[[BatchResult, float | None], None] | None = None
-        """Reads the answer in the thread that waits for it, if the loop sleeps; may end early."""
-        self.listen_to: Callable[[BatchResult], None] | None = None
-        """Lets the loop read an answer as soon as it comes, if it was left in its socket."""
 
     def dispatch(self, work: Callable[[], object]) -> None:
         """Queue it for the callback thread. After the thread's end, run it in the caller's."""
@@ -153,16 +149,6 @@ class ThreadObserver(LoopObserver):
             raise raisable(self.closed)
         if self.on_callback_thread():
             raise IllegalStateError("a delivery callback must not block: result(), flush() and close() cannot be called in it")
-
-    def help(self, result: BatchResult, timeout: float | None) -> None:
-        """As `Observer.help`."""
-        if self.wait_in_place is not None:
-            self.wait_in_place(result, timeout)
-
-    def hear(self, result: BatchResult) -> None:
-        """As `Observer.hear`."""
-        if self.listen_to is not None:
-            self.listen_to(result)
 
     def wait_for_callbacks(self, timeout: float | None) -> bool:
         """Wait until every callback that was dispatched before this call has run, at most *timeout* seconds.

@@ -5,9 +5,7 @@ Knows the Accumulator and the Sender; a facade's thread or task appends the reco
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -19,7 +17,7 @@ from pyclient.buffers.queues import TopicQueues
 from pyclient.codec.compression import Compression
 from pyclient.config import ProducerConfig
 from pyclient.core.cluster import Cluster
-from pyclient.core.manager import AskForLone, Manager
+from pyclient.core.manager import Manager
 from pyclient.core.sending.auto_create import TopicCreation
 from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.sender import Sender, SendingLimits
@@ -27,18 +25,14 @@ from pyclient.core.transactions.manager import Transactions
 from pyclient.errors import AuthenticationError, ClientClosedError, DeliveryError, KafkaError, KafkaTimeoutError, MetadataTimeoutError, counted
 from pyclient.metrics import BUFFER_AVAILABLE, BUFFER_EXHAUSTED, BUFFER_TOTAL, BUFFER_WAIT, WAITING_THREADS
 from pyclient.records import TopicPartition
-from pyclient.producer.callbacks import LoopObserver, ThreadObserver
+from pyclient.producer.callbacks import LoopObserver
 from pyclient.producer.routing import Router
 from pyclient.client.core import ClientCore
-from pyclient.client.in_place import InPlace
-from pyclient.producer.lone_lanes import LentLanes, LoneLanes, LoopLanes
 from pyclient.producer.metrics import BatchMetrics
-from pyclient.producer.transaction_lanes import TransactionLanes
 from pyclient.producer.transactions import TransactionCalls
 from pyclient.runtime.environment import wall_ms
 from pyclient.client.interceptors import interceptors
-from pyclient.net.lent_connection import LoopLender
-from pyclient.runtime.loop_thread import Portal, runs_here
+from pyclient.runtime.loop_thread import runs_here
 
 _log = logging.getLogger(__name__)
 
@@ -71,8 +65,6 @@ class ProducerCore(ClientCore):
         self._creation = TopicCreation()
         self.refused_records: deque[KafkaError] = deque()
         """Of a bulk, in any thread; the transactions do not know yet."""
-        self._lender: LoopLender | None = None
-        self._lanes: LoneLanes | None = None
         self._workers: Executor | None = None
         limits = SendingLimits(
             acks=config.acks, in_flight=config.max_in_flight_requests_per_connection, max_request_size=config.max_request_size,
@@ -130,71 +122,12 @@ class ProducerCore(ClientCore):
         metadata, *others = super().managers()
         return [metadata, self.sender, *([] if self.transactions is None else [self.transactions]), *others]
 
-    def lone(self) -> AskForLone:
-        """As `ClientCore.lone`."""
-        return self.sender.lone
-
     async def start(self) -> None:
         """Bind to the running loop; ready batches wake it from now on."""
         await super().start()
-        if self.may_lend and not self._lingers:
-            self.driver.take_turn_here = self._run_on_the_loop
-        self.accumulator.on_ready = self.driver.wake_for_records
-        if self._lingers:
+        self.accumulator.on_ready = self.driver.wake_from_anywhere
+        if self.config.linger_ms > 0:
             self.driver.on_sleep = self.accumulator.wakes_at
-
-    def _run_on_the_loop(self, work: Callable[[], None]) -> bool:
-        """An async producer's tasks send on the loop itself."""
-        if self.loop is None or not runs_here(self.loop):
-            return False
-        if self._lanes is not None:
-            self._lanes.interrupt()
-        work()
-        return True
-
-    def lend_to_tasks(self) -> None:
-        """Let tasks on the running loop repeat the exchanges of lone records, between two turns."""
-        if self.may_lend and not self._lingers and self.loop is not None and self.clock is time.monotonic:
-            self._lanes = LoopLanes(self, self.loop, self._batch_metrics)
-
-    @property
-    def may_lend(self) -> bool:
-        """Whether lone batches may leave without a turn: from the thread that sends, or after their linger."""
-        return self.config.acks != 0 and self.connections.uses_sockets and self.transactions is None
-
-    @property
-    def _lingers(self) -> bool:
-        """Whether a record waits for others."""
-        return self.config.linger_ms > 0
-
-    @property
-    def lends(self) -> bool:
-        """Whether threads may act in place of the loop's: for lone records, or for the calls of transactions."""
-        return self.may_lend or (self.transactions is not None and self.connections.uses_sockets)
-
-    def lend(self, portal: Portal, observer: ThreadObserver) -> None:
-        """Let the threads that send and wait act in place of the portal's while that sleeps."""
-        if portal.lending is None:
-            return
-        lender = self._lender = LoopLender(portal.loop, portal.lending)
-        if self.transactions is not None:
-            self.transaction_calls.in_place = InPlace(portal.loop, lender, self.driver, self.connections)
-            if self._lingers and self.clock is time.monotonic:
-                commits = self._lanes = portal.run(functools.partial(TransactionLanes, self, self.transactions, lender, self._batch_metrics))
-                observer.listen_to = commits.exchange.hear
-        if self.may_lend:
-            self.driver.on_lone = lender.sent_on
-            if not self._lingers:
-                self.driver.take_turn_here = lender.run
-                observer.wait_in_place = lender.wait
-            if self.clock is time.monotonic:  # one in Python could be interrupted by a signal
-                lanes = self._lanes = portal.run(functools.partial(LentLanes, self, lender, portal.lending, self._batch_metrics, linger=self.config.linger_ms / 1000))
-                observer.listen_to = lanes.exchange.hear
-
-    def listen(self) -> None:
-        """A caller waits for what an answer brings: none may lie in its socket for long. Any thread may call it."""
-        if self._lanes is not None:
-            self._lanes.listen()
 
     def on_cluster(self, cluster: Cluster) -> None:
         """Publish the topics' partitions to the threads and tasks that send."""
@@ -367,10 +300,6 @@ class ProducerCore(ClientCore):
     def forked(self) -> None:
         """This process is a forked child: no pending record is settled here."""
         super().forked()
-        if self._lender is not None:
-            self._lender.forked()
-        if self._lanes is not None:
-            self._lanes.exchange.close()
         if self.send_path is not None:
             self.send_path.closed = True  # before it takes the lock, which a thread of the parent may have held at the fork
         self.accumulator.forked(self.closed)
@@ -381,8 +310,6 @@ class ProducerCore(ClientCore):
         self.check_loop()
         self.accumulator.close()
         if self.closed is None:
-            if self._lanes is not None:
-                self._lanes.interrupt()
             self.sender.abandon(ClientClosedError("the producer was closed before the record was acknowledged"))
         await super().close()
         if self._workers is not None:

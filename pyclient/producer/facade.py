@@ -81,10 +81,9 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
         self._core = ProducerCore(parsed, self._observer)
         self._send_path = self._core.send_path
         self._record_send = record_send(self._core)
-        self._portal = Portal("pyclient-producer", lends=self._core.lends)
+        self._portal = Portal("pyclient-producer")
         self._end = ProducerShutdown(self._core, self._portal, self._observer)
         self._portal.call(self._core.start)
-        self._core.lend(self._portal, self._observer)
 
     @fast_send
     def send(self, topic: str, value: V_contra | None = None, key: K_contra | None = None, *, partition: int | None = None, timestamp: int | None = None,
@@ -219,8 +218,7 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
         Raises:
             IllegalStateError: one is open, or `init_transactions` was not called.
         """
-        if not self._core.transaction_calls.begin_here():
-            self._transaction_calls().begin().run(self._portal)
+        self._transaction_calls().begin().run(self._portal)
 
     def send_offsets(self, offsets: Any, group_metadata: ConsumerGroupMetadata, timeout: float | None = OPTION) -> None:
         """Commit a consumer's offsets with the transaction (KIP-447): records are processed exactly once.
@@ -247,8 +245,7 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
             ApplicationRecoverableError: close this producer and open a new one.
             KafkaTimeoutError: its outcome is not known: call it again.
         """
-        if timeout is not OPTION or not self._core.transaction_calls.commit_here():
-            self._transaction_calls().commit(timeout).run(self._portal)
+        self._transaction_calls().commit(timeout).run(self._portal)
 
     def abort_transaction(self, timeout: float | None = OPTION) -> None:
         """Fail what was not sent, and abort: read_committed consumers never see the transaction's records.
@@ -578,7 +575,6 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
     async def start(self) -> None:
         """Open it on the running loop, where ``async with`` does not fit: then `stop` it in a ``finally``."""
         await self._core.start()
-        self._core.lend_to_tasks()
         if self._core.send_path is not None and self._core.loop is not None:
             self._core.send_path.bind(self._core.loop)
 

@@ -4,7 +4,6 @@ What to ask the coordinators is decided in `pyclient.core.transactions`; here th
 """
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -13,7 +12,6 @@ import attrs
 
 from pyclient.buffers.records_view import Records
 from pyclient.client.facade_base import OPTION, left, seconds
-from pyclient.client.in_place import InPlace
 from pyclient.core.transactions.manager import Transactions
 from pyclient.core.transactions.progress import Pending
 from pyclient.core.transactions.states import TransactionEvent, TransactionState
@@ -45,15 +43,12 @@ class TransactionCall:
     _limit: float | None = None
     _pending: Pending | None = None
     _until: float | None = None
-    _taken: bool = False
-    _error: KafkaError | None = None
 
     def run(self, portal: Portal) -> None:
-        """As `Step.run`: in place of the client's loop while that sleeps."""
+        """As `Step.run`."""
         began = self._core.clock()
         try:
-            if self._calls.in_place is None or not self._ends_here(self._calls.in_place):
-                portal.call(self._wait)
+            portal.call(self._wait)
         except ClientClosedError:
             if not self._manager.has_ended(self.event):  # else a close has awaited it, and was faster than this thread
                 raise
@@ -85,45 +80,15 @@ class TransactionCall:
         return self._pending
 
     async def _wait(self) -> None:
-        """On the loop; also after `_ends_here` has begun."""
         pending, driver = self._begin(), self._core.driver
         left_s = None if self._until is None else left(self._until, self._core.clock)
         await driver.until(lambda: self._manager.take(pending), left_s, self._late)
         self._took()
 
-    def _ends_here(self, in_place: InPlace) -> bool:
-        """In place of the loop; False if it has to go on."""
-        self._rest()
-        in_place.run_until(lambda: self._begin().done, self._take, self._limit)
-        if self._error is not None:
-            raise self._error
-        return self._taken  # not whether it is done: the loop may have gone on with it meanwhile
-
-    def _rest(self) -> None:
-        """Until the request may leave: else the loop would wake for it."""
-        pause = self._manager.markers.due - self._core.clock() if self.event is TransactionEvent.SEND_OFFSETS else 0.0
-        if pause > 0:
-            time.sleep(pause if self._limit is None else min(pause, self._limit))
-
-    def _take(self) -> bool:
-        """Not while a handler may raise: its caller would lose the outcome, which cannot be asked for again (T02)."""
-        if self._pending is not None and self._pending.done and not (self._calls.in_place is not None and self._calls.in_place.signalled):
-            self._taken = True
-            try:
-                self._manager.take(self._pending)
-                self._took()
-            except KafkaError as error:
-                self._error = error
-        return self._taken
-
     def _took(self) -> None:
         """After an abort the failures of its records need not be looked at."""
         if self.event is TransactionEvent.ABORT:
             self._core.observer.take_failures()
-        elif self.event is TransactionEvent.COMMIT:
-            self._calls.on_commit()
-        elif self.event in (TransactionEvent.BEGIN, TransactionEvent.SEND_OFFSETS):
-            self._calls.on_open()
 
     def _report(self, error: KafkaError) -> None:
         """Unless the transaction goes on, this error reports the failed records: `close` does not raise them again."""
@@ -140,24 +105,12 @@ class TransactionCalls:
     """The calls of a user. Timeouts are in seconds; left out they are ``max_block_ms``."""
 
     def __init__(self, core: ProducerCore, transactions: Transactions | None) -> None:
-        self.in_place: InPlace | None = None
-        """Performs them in the thread of a sync client's user, if it can."""
-        self.begin_here: Callable[[], bool] = _never
-        """Tried first, where that is usual, in the thread of the user: whether a transaction has begun."""
-        self.commit_here: Callable[[], bool] = _never
-        """The same for a commit without a timeout of its own: whether the transaction is committed."""
-        self.spent_here: Callable[[TransactionEvent], float] = lambda event: 0.0
-        """Seconds that these two have taken."""
-        self.on_commit: Callable[[], object] = _never
-        """Called on the loop, or in its place, when a commit has ended another way."""
-        self.on_open: Callable[[], object] = _never
-        """Likewise, when a transaction was begun, or offsets were committed with the open one."""
         self._core = core
         self._transactions = transactions
         self._spent = dict.fromkeys(TIMES, 0.0)
         if transactions is not None:
             for call, metric in TIMES.items():
-                core.metrics.watch(metric, lambda call=call: round((self._spent[call] + self.spent_here(call)) * 1e9))  # type: ignore[misc]
+                core.metrics.watch(metric, lambda call=call: round(self._spent[call] * 1e9))  # type: ignore[misc]
 
     def initialize(self, transactional_id: str | None, timeout: float | None) -> TransactionCall:
         """Get a producer id, and fence older producers of the transactional id."""
@@ -236,11 +189,6 @@ def _unfinished() -> KafkaError:
     return KafkaTimeoutError("the end of the transaction did not finish in time; its outcome is not known.")
 
 
-def _never() -> bool:
-    """Where nothing can be done in place of the client's loop."""
-    return False
-
-
 def positions(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
     """Offsets by partition as numbers or `OffsetAndMetadata`, or the next ones of `Records`.
 
@@ -314,15 +262,11 @@ class Transaction:
         self._producer.send_offsets(offsets, group_metadata, timeout)
 
     def __enter__(self) -> Self:
-        calls = self._producer._transaction_calls()
-        if not calls.begin_here():
-            self._producer._run(entered(calls))
+        self._producer._run(entered(self._producer._transaction_calls()))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        calls = self._producer._transaction_calls()
-        if error is not None or not calls.commit_here():
-            self._producer._run(left_by(calls, error))
+        self._producer._run(left_by(self._producer._transaction_calls(), error))
 
 
 class AsyncTransaction:

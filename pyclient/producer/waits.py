@@ -97,12 +97,8 @@ def append_when_granted(core: ProducerCore, queues: TopicQueues, enqueue: Callab
     began = core.clock()
     waiter = Waiter(_not_enqueued)
 
-    def enqueue_and_listen(each: Waiter) -> None:
-        enqueue(each)
-        core.listen()  # memory comes with an answer
-
     try:
-        if (yield WaitForMemory(waiter, enqueue_and_listen, budget.left())):
+        if (yield WaitForMemory(waiter, enqueue, budget.left())):
             return append(waiter)
     finally:
         core.accumulator.leave(waiter)

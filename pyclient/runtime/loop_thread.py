@@ -15,7 +15,6 @@ from typing import Any, Final, TypeVar
 
 from pyclient.errors import ClientClosedError, IllegalStateError
 from pyclient.runtime.loop_call import LoopCall
-from pyclient.runtime.loop_lending import LendingSelector, lending_loop
 
 _log = logging.getLogger(__name__)
 _here: Final = threading.local()
@@ -32,13 +31,8 @@ def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
 class Portal:
     """A daemon thread that runs an asyncio loop until `stop` or `stop_after`."""
 
-    def __init__(self, name: str, *, lends: bool = False) -> None:
-        """With *lends* other threads may act in place of this one while it sleeps, if the loop can do that."""
-        self.lending: LendingSelector | None = None
-        if lends:
-            self.loop, self.lending = lending_loop()
-        else:
-            self.loop = asyncio.new_event_loop()
+    def __init__(self, name: str) -> None:
+        self.loop = asyncio.new_event_loop()
         self._accepted: deque[LoopCall[Any]] = deque()  # and not begun. No lock: Ctrl-C or a signal handler could hold it
         self.ends = False
         """Whether `end` has begun: an earlier close may go on, although Ctrl-C ended the wait for it."""
@@ -181,7 +175,7 @@ class Portal:
         self.loop.call_soon(self.loop.stop)
 
     def _check_thread(self) -> None:
-        if threading.current_thread() is self._thread or runs_here(self.loop):  # or acts in its place
+        if threading.current_thread() is self._thread:
             raise IllegalStateError("a blocking call in the client's own thread would deadlock: call it from another thread")
 
     def _check_open(self) -> None:

@@ -34,7 +34,7 @@ def test_a_delivery_has_the_partition_offset_and_timestamp_of_the_stored_record(
         assert record.timestamp_type is TimestampType.CREATE_TIME
 
 
-def test_lone_records_of_several_threads_are_stored_once_in_each_threads_order(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_single_records_of_several_threads_are_stored_once_in_each_threads_order(kafka_cluster: LocalCluster, topic: str) -> None:
     partitions = make_topic(kafka_cluster, topic)
     threads, each = 3, 100
 

@@ -22,7 +22,7 @@ LEFT_OUT = {
     "options": (*HEAVY, *NEVER, *DECLARED),
     "source": (*HEAVY, *NEVER, *DECLARED),  # in the process that plans a stream, and the one that checks options
     "sink": (*HEAVY, *NEVER, *DECLARED),
-    "topics": (*NEVER, "pyarrow", "crc32c", "pyclient.codec.fetch", "pyclient.config.producer", "pyclient.consumer.facade", "pyclient.producer.facade"),
+    "topics": (*NEVER, "pyarrow", "crc32c", "pyclient.config.producer", "pyclient.consumer.facade", "pyclient.producer.facade"),
     "reading": ("pandas", "hypothesis", "pyclient.config.producer", "pyclient.producer.facade", "pyclient.admin.facade"),
     "rows": (*NEVER, "pyclient.config.consumer", "pyclient.consumer.facade", "pyclient.producer.facade", "pyclient.admin.facade"),
 }

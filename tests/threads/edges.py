@@ -16,13 +16,12 @@ import pytest
 
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.fast_send import SendPath
-from pyclient.net.lone_exchange import LentExchange
 from pyclient.producer.routing import Router
 
 R = TypeVar("R")
 WITH_THREADING: Final = (
     "pyclient.buffers.delivery", "pyclient.buffers.fetch_buffer", "pyclient.producer.callbacks", "pyclient.producer.shutdown",
-    "pyclient.runtime.loop_lending", "pyclient.runtime.loop_thread", "pyclient.producer.waits", "pyclient.consumer.facade")
+    "pyclient.runtime.loop_thread", "pyclient.producer.waits", "pyclient.consumer.facade")
 """Modules that make locks as ``threading.Lock()``."""
 ROUTER_SEND_PATH: Final = Router.send_path
 ROUTER_ARROW_PATH: Final = Router.arrow_path
@@ -134,15 +133,9 @@ def put_edges(patch: pytest.MonkeyPatch, coin: Coin) -> None:
     for between in ("topic_compression.compress", "sealing.crc32c", "batch.batch_header"):
         name = f"pyclient.buffers.{between}"
         patch.setattr(name, coin.around(_found(name)))
-    patch.setattr("pyclient.producer.lone_lanes.LentExchange", lambda *parts, **named: _exchange(coin, *parts, **named))
     patch.setattr("pyclient.producer.core.Accumulator", lambda **made: edgy(Accumulator, coin, **made))
     patch.setattr("pyclient.producer.routing.Router.send_path", lambda router, buffers: _send_path(router, buffers, coin))
     patch.setattr("pyclient.producer.routing.Router.arrow_path", lambda router, buffers, observer: ROUTER_ARROW_PATH(router, buffers._inner, observer))
-
-
-def _exchange(coin: Coin, accumulator: Any, selector: Any, clock: Callable[[], float], *parts: Any, **named: Any) -> LentExchange:
-    """An exchange with a toss where it reads the clock: with the loop's lock, before and after its system calls."""
-    return LentExchange(accumulator._inner, selector, coin.around(clock), *parts, **named)
 
 
 def edgy(make: Callable[..., Accumulator], coin: Coin, *, clock: Callable[[], float], **made: Any) -> Any:

@@ -1,6 +1,6 @@
-"""A program that forks while its threads send lone records in place of the client's own thread: FORKS [transactions].
+"""A program that forks while its threads send single records: FORKS [transactions].
 
-With ``transactions`` they send transactions of some batches, also in place of it.
+With ``transactions`` they send transactions of some batches.
 
 Prints how many children were well. In a child every call is refused at once and signal handlers are the program's own;
 in the parent each record is stored once.

@@ -2,9 +2,8 @@
 
 Its arguments are ROUNDS SEED [alone|transactions|full].
 
-With ``alone`` each record is sent and awaited alone (linger_ms=0), which the thread does in place of the client's own;
-with ``transactions`` each is aborted and then committed, also in place of it, and must be there exactly once; with
-``full`` several are, which fill batches that leave before the commit.
+With ``alone`` each record is sent and awaited alone (linger_ms=0); with ``transactions`` each is aborted and then
+committed, and must be there exactly once; with ``full`` several are, which fill batches that leave before the commit.
 
 Prints how many came. Fails when a call hangs, a lock stays held, or a record is lost or doubled.
 """

@@ -20,7 +20,7 @@ HANG_S = 20
 PROGRAM = Path(__file__).with_name("forking_program.py")
 
 
-@pytest.mark.parametrize("how", [[], ["transactions"]], ids=["lone records", "transactions"])
+@pytest.mark.parametrize("how", [[], ["transactions"]], ids=["single records", "transactions"])
 def test_a_child_that_is_forked_while_records_are_sent_refuses_calls_and_has_its_own_signal_handlers(how: list[str]) -> None:
     done = subprocess.run([sys.executable, PROGRAM, str(FORKS), *how], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

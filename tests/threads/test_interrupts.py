@@ -29,7 +29,7 @@ PROGRAM = Path(__file__).with_name("interrupted_program.py")
 
 
 @pytest.mark.parametrize(("share", "how"), [(1, []), (1, ["alone"]), (25, ["transactions"]), (25, ["full"])],
-                         ids=["batches", "lone records", "transactions", "full batches of transactions"])
+                         ids=["batches", "single records", "transactions", "full batches of transactions"])
 def test_ctrl_c_inside_any_call_leaves_no_lock_held_and_loses_no_record(share: int, how: list[str], interrupt_seed: int) -> None:
     rounds = int(ROUNDS) // share + 1  # a transaction is four calls
     done = subprocess.run([sys.executable, PROGRAM, str(rounds), str(interrupt_seed), *how], capture_output=True, text=True, timeout=500,

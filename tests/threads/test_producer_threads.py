@@ -125,7 +125,7 @@ def test_callbacks_of_a_partition_run_in_the_order_of_its_offsets_whichever_thre
         assert offsets == sorted(offsets)
 
 
-def test_lone_records_of_many_threads_leave_in_their_place_and_are_stored_once_in_order(
+def test_single_records_of_many_threads_are_stored_once_in_order(
         cluster: FakeCluster, topic: str, seed: int, coin: Coin) -> None:
     cluster.create_topic(topic, 2)
     with open_producer(cluster, seed, linger_ms=0) as producer:

@@ -5,60 +5,28 @@ PYCLIENT_INTERRUPT_ROUNDS makes them more.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from typing import Any
 
 import pytest
 
 from pyclient import Producer
-from pyclient.producer.lone_lanes import LoneLanes
-from pyclient.runtime.deferred_exceptions import DeferredExceptions
 from pyclient.testing import FakeCluster
 from tests.interrupted_at import interrupted_at
-from tests.raised_into import Interrupt, Sending, TimeLimit, end_transaction, raise_into
+from tests.raised_into import Interrupt, Sending, end_transaction, raise_into
 
 ROUNDS = int(os.environ.get("PYCLIENT_INTERRUPT_ROUNDS", "100"))
-HOLDS_BACK = pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="not on free-threaded builds")
 
 
 def step() -> None:
     """One at which Python raises what was raised into the thread."""
 
 
-# ---- what holds them back -------------------------------------------------------------------------------------------
-
-
-@HOLDS_BACK
-def test_an_exception_raised_into_a_block_is_raised_behind_it() -> None:
-    steps = []
-    with pytest.raises(TimeLimit):
-        with DeferredExceptions():
-            raise_into(threading.get_ident(), TimeLimit)
-            step()
-            with DeferredExceptions():
-                step()
-            step()
-            steps.append("all")
-        step()
-    assert steps == ["all"]
-
-
-@HOLDS_BACK
-def test_a_block_that_ends_with_an_error_lets_exceptions_through_afterwards() -> None:
-    with pytest.raises(ValueError, match="mine"), DeferredExceptions():
-        raise ValueError("mine")
-    with pytest.raises(Interrupt):
-        raise_into(threading.get_ident(), Interrupt)
-        step()
-
-
 # ---- at each step ---------------------------------------------------------------------------------------------------
 
 
 def test_an_exception_in_any_function_of_a_send_leaves_a_producer_that_reports_each_outcome_once(
-        cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LoneLanes, "answered", lambda lanes, connection: None)  # they run no interpreted code
+        cluster: FakeCluster) -> None:
     cluster.create_topic("t")
     reported: list[bytes] = []
     number, going_on = 1, True

@@ -26,8 +26,7 @@ class EmptyResponses:
 
     def __init__(self, backoff: WaitPolicy) -> None:
         self._backoff = backoff
-        self.in_a_row: dict[int, int] = {}
-        """How many, by node; the last response of any other node was not early, or brought records."""
+        self._in_a_row: dict[int, int] = {}  # by node; the last response of any other was not early, or brought records
         self._paused: dict[int, float] = {}  # until when
 
     def answered(self, node: int, now: float, outcome: Outcome, *, took: float, wait: float) -> None:
@@ -36,23 +35,14 @@ class EmptyResponses:
             return
         match _news(outcome.message):
             case News.DATA:
-                self.usual(node)
-            case News.NONE if self.is_early(took, wait):
+                self._in_a_row.pop(node, None)
+            case News.NONE if took < EARLY * wait:
                 self._on_early(node, now, wait)
             case News.NONE:
-                self.usual(node)
-
-    def usual(self, node: int) -> None:
-        """A fetch from the node has ended with records, or not early."""
-        self.in_a_row.pop(node, None)
-
-    @staticmethod
-    def is_early(took: float, wait: float) -> bool:
-        """Whether a response without data came so early that others like it would be too many."""
-        return took < EARLY * wait
+                self._in_a_row.pop(node, None)
 
     def _on_early(self, node: int, now: float, wait: float) -> None:
-        count = self.in_a_row[node] = self.in_a_row.get(node, 0) + 1
+        count = self._in_a_row[node] = self._in_a_row.get(node, 0) + 1
         if count > AT_ONCE:
             self._paused[node] = now + self._backoff.after(count - AT_ONCE)
         if count == AT_ONCE + 1:

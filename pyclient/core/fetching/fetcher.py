@@ -54,8 +54,7 @@ class Fetcher:
                                         reset_time=reset_time, find_committed=find_committed)
         self._responses = FetchResponses(self._assigned, self._lookups, self._placement, self._preferred, buffer, metadata, limits,
                                          self._fetch_wait)
-        self.fetches = FetchesUnderWay(buffer, limits, self._sources, self._assigned.by_partition, self._responses, self._placement, self._preferred,
-                                       self._fetch_wait, self._empty, on_end=self._ended)
+        self.fetches = FetchesUnderWay(buffer, limits, self._fetch_wait, on_end=self._ended)
         """Those under way."""
         self.session_close = SessionClose(self._sources, limits)
 
@@ -222,8 +221,3 @@ class Fetcher:
         self._empty.answered(node, now, outcome, took=now - fetch.began, wait=fetch.wait)
         for tp in moving:
             self._placement.place(tp)
-
-    def fetches_to_repeat(self) -> list[Fetch]:
-        """The fetches under way, if their usual responses may be given to `FetchesUnderWay.repeat`; else none."""
-        settled = self._placement.is_settled and self._sources.are_settled()
-        return [] if self.session_close.begun or self._preferred.are_used or not settled else self.fetches.fetches()

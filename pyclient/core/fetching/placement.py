@@ -166,11 +166,6 @@ class Placement:
 
     # ---- leaders and replicas ----------------------------------------------------------------------------------
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether no partition waits for a time or a leader, and what the metadata says has been followed."""
-        return not self._resting and not self._leaderless and self._cluster_version == self._metadata.cluster.version
-
     def follow_metadata(self) -> None:
         """Move partitions after a change of the metadata."""
         cluster = self._metadata.cluster

@@ -44,11 +44,6 @@ class PreferredReplicas:
         serve us."""
         return "" if now < self._alone_until or self._doubted else self._rack
 
-    @property
-    def are_used(self) -> bool:
-        """Whether some partition is read from a replica that its leader has named, or that replica is in doubt."""
-        return bool(self._at or self._doubted)
-
     def of(self, tp: TopicPartition) -> int | None:
         """The replica to read instead of the leader."""
         return self._at.get(tp)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyclient.codec.apis import VersionRange
-from pyclient.codec.fetch import TOPIC_IDS_SINCE
 from pyclient.core.fetching.limits import FetchLimits
 from pyclient.core.fetching.lookups import CONSUMER_ID
 from pyclient.core.fetching.sessions import SessionRequest, PartitionRequest
 from pyclient.records import TopicPartition
 
 SESSIONS_SINCE: Final = 7
+TOPIC_IDS_SINCE: Final = 13
 BY_NAME: Final = VersionRange(0, TOPIC_IDS_SINCE - 1)
 
 

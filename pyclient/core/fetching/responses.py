@@ -131,7 +131,7 @@ class FetchResponses:
             position.advance(Event.NO_POLICY)
             return
         if fresh:
-            self.take(now, position, fresh, data, sum(batch.size for batch in fresh))
+            self._take(now, position, fresh, data)
             return
         self._placement.rest(position, now)  # no record at or after the position: a fetch at once would get the same
         if not batches:
@@ -143,17 +143,14 @@ class FetchResponses:
             return committed_only(batches, fetched.aborted_transactions or ())
         return [batch for batch in batches if not batch.is_control]
 
-    def take(self, now: float, position: Position, batches: list[RecordBatch], data: list[RecordBatch], size: int) -> int:
-        """Put *data* of *batches*, which take *size* bytes, into the buffer; the position is behind them.
-
-        Returns the leader epoch of what was read last.
-        """
+    def _take(self, now: float, position: Position, batches: list[RecordBatch], data: list[RecordBatch]) -> None:
+        """Put *data* of *batches* into the buffer; the position is behind them."""
         position.failures = 0
         self._fetch_wait.came(now)
         start = position.offset
         epoch = position.read(batches, batches[-1].next_offset)
+        size = sum(batch.size for batch in batches)
         self._buffer.put(Chunk(position.tp, position.generation, start, data, position.offset, size, epoch))
-        return epoch
 
     def _follow_preferred_replica(self, now: float, position: Position, replica: int) -> None:
         """C09: the leader wants us to read from a nearer replica."""

@@ -104,10 +104,6 @@ class Session:
         """What was added or changed since the last request."""
         return tuple(self._added)
 
-    def keeps(self, tp: TopicPartition) -> bool:
-        """Whether the last request left this partition in the session, and the next one will."""
-        return tp in self.partitions and tp not in self._removed
-
     @property
     def reads(self) -> bool:
         """Whether a request now would read anything. While none does, removals wait: an empty session ends."""
@@ -135,22 +131,6 @@ class Session:
             changes = self.partitions
         return SessionRequest(id=self.id, epoch=self.epoch, partitions=changes, forgotten=forgotten, by_name=self._by_name,
                               all_partitions=self.partitions)
-
-    def again(self, changes: dict[TopicPartition, PartitionRequest]) -> SessionRequest:
-        """Of a session: after a response with nothing but data of the partitions in *changes*, the next request.
-
-        As `on_response`, `add` and `next_request`, with nothing else to add or to remove; the topics are the same.
-        """
-        self.epoch = 1 if self.epoch == LAST_EPOCH else self.epoch + 1  # `following`, without a call
-        for tp, new in changes.items():
-            del self.partitions[tp]
-            self.partitions[tp] = new
-        return SessionRequest(id=self.id, epoch=self.epoch, partitions=changes, forgotten={}, by_name=self._by_name, all_partitions=self.partitions)
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether a session has begun, and the last request named all that was added or removed."""
-        return self.epoch != FULL and self.id != NO_SESSION and not self._added and not self._removed and not self._nameless
 
     def _changes(self, request_of: RequestOf) -> dict[TopicPartition, PartitionRequest]:
         added, self._added = self._added, {}
@@ -208,12 +188,6 @@ class Session:
                 else:
                     partitions.append((tp, requested, data))
         return partitions, unexpected
-
-    def named(self, topic_id: bytes, partition: int) -> TopicPartition | None:
-        """The partition of the session that a response names so."""
-        topic = self._topics.get(topic_id)
-        tp = None if topic is None else TopicPartition(topic.name, partition)
-        return tp if tp in self.partitions else None
 
     def on_error(self, error: KafkaError) -> bool:
         """Whether it is an error of the session: then the next request begins another session."""

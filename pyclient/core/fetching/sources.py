@@ -67,21 +67,6 @@ class Sources:
         """The request to this node has ended; returns what waited for that to be read from another node."""
         return list(self._under_way.pop(node))
 
-    def again(self, node: int, changes: dict[TopicPartition, PartitionRequest]) -> SessionRequest:
-        """As `ended` and `next_request`, where `Session.again` says what to request."""
-        session = self._sessions[node] = self._sessions.pop(node)
-        return session.again(changes)
-
-    def keeps(self, tp: TopicPartition) -> bool:
-        """Whether the partition is in the session of a node, and stays in it."""
-        node = self._nodes.get(tp)
-        return node is not None and self._sessions[node].keeps(tp)
-
-    def are_settled(self) -> bool:
-        """Whether each node that is read has a request under way after which nothing changes."""
-        return all(session.is_settled and self._under_way.get(node) == {} for node, session in self._sessions.items()
-                   if session.reads or node in self._under_way)
-
     def pending(self) -> list[TopicPartition]:
         """What the next requests add or change."""
         return [tp for session in self._sessions.values() for tp in session.pending]

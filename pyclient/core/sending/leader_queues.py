@@ -42,15 +42,6 @@ class LeaderQueues:
         self._follow_leaders(now)
         self._place_ready(now)
 
-    def take_lone(self, now: float) -> PartitionQueue | None:
-        """The only queue that waits anywhere; None if there are others, or leaders to follow. `place` takes it back."""
-        return self._accumulator.take_lone(now) if self.is_calm else None
-
-    @property
-    def is_calm(self) -> bool:
-        """Whether no queue waits anywhere, and there are no leaders to follow."""
-        return not (self._unplaced or self._leaderless or self._pauses or self._view != self._metadata.cluster.version or self.waiting)
-
     @property
     def waiting(self) -> bool:
         """Whether a queue waits at some node."""

@@ -16,17 +16,16 @@ import attrs
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.batch import Batch, BatchState
 from pyclient.buffers.queues import PartitionQueue
-from pyclient.codec.apis import VersionRange
 from pyclient.core.backoff import WaitPolicy
-from pyclient.core.manager import Lone, Ready, Request, Use, earliest
+from pyclient.core.manager import Ready, Request, Use, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.core.sending.adaptive_partitioning import AdaptivePartitioning
 from pyclient.core.sending.delivery_errors import expired, given_up, in_doubt, record_errors
 from pyclient.core.sending.leader_queues import LeaderQueues
 from pyclient.core.sending.produce_outcome import UNKNOWN, GiveUp, ProduceOutcome, Split, Stored, TryAgain
-from pyclient.core.sending.produce_request import BatchOutcomes, produce_request, produce_versions
+from pyclient.core.sending.produce_request import BatchOutcomes, produce_request
 from pyclient.core.sending.producer_ids import IdSource
-from pyclient.core.sending.sequencing import Leader, PartitionSequence
+from pyclient.core.sending.sequencing import PartitionSequence
 from pyclient.core.sending.transactional_sequence import TransactionalSequence
 from pyclient.core.transactions.manager import Transactions
 from pyclient.errors import KafkaError
@@ -38,21 +37,6 @@ MOST_BATCHES: Final = 200
 A broker takes many milliseconds for each partition that it writes to for the first time, and handles one request after
 the other; five of them must end within request_timeout_ms, or all are sent again.
 """
-
-
-@attrs.frozen
-class Repetition:
-    """How the next lone batch of *queue* leaves as long as nothing else happens: as the last one did.
-
-    It takes the next sequence of *sequence*, goes to its leader, and may be in versions *versions* of Produce, which
-    name the topic by *topic_id* from v13 on.
-    """
-
-    queue: PartitionQueue
-    sequence: PartitionSequence
-    leader: Leader
-    topic_id: bytes | None
-    versions: VersionRange | None
 
 
 @attrs.frozen(kw_only=True)
@@ -124,9 +108,6 @@ class Sender:
         self._queues = LeaderQueues(accumulator, metadata)
         self._sequences: dict[PartitionQueue, PartitionSequence] = {}
         self._in_flight = 0  # batches
-        self.lone_queue: PartitionQueue | None = None
-        """The queue of the last lone request."""
-        self._settling = False  # an async producer's callbacks may send while answers are handled
         self._oldest_open = limits.linger + OLDEST_OPEN * limits.delivery_timeout
         self._close_at = 0.0  # when to look for old open batches again
         self._adaptive = AdaptivePartitioning(accumulator, limits.availability_timeout) if limits.adaptive else None
@@ -150,46 +131,6 @@ class Sender:
         if self._adaptive is not None:
             self._adaptive.update(now, stuck, self._metadata.cluster)
 
-    def lone(self, now: float, ready: Ready) -> Lone | None:
-        """The request for a batch beside which nothing waits and nothing is in flight; None when `poll` has to look.
-
-        What `poll` would find, found sooner: services send one record at a time.
-        """
-        if self._in_flight or self._settling or not self._limits.acks or (self._ids is not None and self._ids.current is None):
-            return None
-        queue = self._queues.take_lone(now)
-        node = self._queues.place(queue, now) if queue is not None else None
-        request = self._drain(node, now) if node is not None and ready.free(node, Use.PRODUCE) else None
-        if request is None:
-            return None
-        self.lone_queue = queue
-        return Lone(request, more=self._queues.waiting or now >= (self._closes_at() or now))
-
-    def repetition(self, queue: PartitionQueue | None) -> Repetition | None:
-        """How the next batch of *queue* leaves if nothing else happens meanwhile; None if not as the last one."""
-        if queue is None or self._in_flight or not self._queues.is_calm:
-            return None
-        sequence = self._sequence(queue)
-        leader, topic = self._queues.known_leader(queue), self._metadata.cluster.topics.get(queue.topic)
-        if leader is None or topic is None or not sequence.repeats(leader):
-            return None
-        versions = None if self._transactions is None else self._transactions.produce_versions
-        return Repetition(queue, sequence, leader, topic.id_bytes, produce_versions(versions, by_id=topic.id_bytes is not None))
-
-    def queues(self) -> Iterator[PartitionQueue]:
-        """Of all partitions that were written to."""
-        return iter(self._sequences)
-
-    def adopt(self, sequences: list[PartitionSequence], batches: list[Batch]) -> Request:
-        """Batches of `repetition` have left beside `poll` and `lone`, to one node: they are in flight, in this request.
-        """
-        leader = sequences[0].leader
-        assert leader is not None
-        for sequence, batch in zip(sequences, batches, strict=True):
-            sequence.in_flight.append(batch)
-        self._in_flight += len(batches)
-        return self._produce_request(leader.node, batches)
-
     def next_deadline(self) -> float | None:
         """The next linger, end of a pause, expiry, or node to avoid."""
         oldest = self._accumulator.oldest()
@@ -202,11 +143,6 @@ class Sender:
         idle = not self._in_flight and self._accumulator.oldest() is None
         self._report_unsealed()
         return idle
-
-    def nothing_in_flight(self) -> bool:
-        """Whether no batch is; others may wait."""
-        self._report_unsealed()
-        return not self._in_flight
 
     def _report_unsealed(self) -> None:
         """A batch that could not be compressed was in no request: its transaction must not be committed without it."""
@@ -370,9 +306,6 @@ class Sender:
 
     def _request(self, node: int, batches: list[Batch]) -> Request:
         self._listener.sent(batches)
-        return self._produce_request(node, batches)
-
-    def _produce_request(self, node: int, batches: list[Batch]) -> Request:
         transactional_id, versions = (None, None) if self._transactions is None else (self._transactions.transactional_id, self._transactions.produce_versions)
         return produce_request(node, batches, self._metadata.cluster, acks=self._limits.acks, timeout=self._limits.request_timeout,
                                ended=self._ended, transactional_id=transactional_id, versions=versions)
@@ -381,13 +314,6 @@ class Sender:
 
     def _ended(self, now: float, outcomes: BatchOutcomes) -> bool:
         """Settle each batch of a request; returns whether everything is stored and nothing else waits."""
-        self._settling = True
-        try:
-            return self._settle_all(now, outcomes)
-        finally:
-            self._settling = False
-
-    def _settle_all(self, now: float, outcomes: BatchOutcomes) -> bool:
         quiet = True
         if self._transactions is not None:
             self._transactions.markers.stored(now)

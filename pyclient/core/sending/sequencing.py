@@ -94,12 +94,6 @@ class PartitionSequence:
     epoch: int = 0
     next_sequence: int = 0
 
-    def repeats(self, to: Leader) -> bool:
-        """Whether the next batch, if it is sent to this leader soon, only takes the next sequence."""
-        if self.in_flight or self.leader != to:
-            return False
-        return not self.stamps or (self.state is SequenceState.FLOWING and self.producer_id is not None)
-
     def has_room(self, to: Leader) -> bool:
         """Whether a batch may leave now. While others are in flight, only to the same leader."""
         if not self.in_flight:

@@ -39,10 +39,6 @@ class TransactionalSequence(PartitionSequence):
         """False: the coordinator gives a new one in time."""
         return False
 
-    def repeats(self, to: Leader) -> bool:
-        """Whether a batch that is alone may be sent to any leader: `UsualTransactions` follows that, and the epoch."""
-        return not self.in_flight and not self.is_broken
-
     def has_room(self, to: Leader) -> bool:
         """As `PartitionSequence.has_room`; none while it is broken."""
         self._follow_epoch()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from pyclient.codec.apis import Api, VersionRange
-from pyclient.core.calls import Call, Calls, KnownCoordinator
+from pyclient.core.calls import Call, Calls
 from pyclient.core.handshake import Features
 from pyclient.core.manager import Ready, Request
 from pyclient.core.transactions.calls import (
@@ -171,27 +171,6 @@ class Transactions:
         allowed = f"Allowed now: {', '.join(legal)}." if legal else "Wait until that has ended."
         return IllegalStateError(f"{call.value} is not allowed in state {self.state.name}: the producer {self.state.value}. {why or allowed}")
 
-    # ---- a commit that was begun beside this object (`pyclient.core.transactions.usual`) ---------------------------
-
-    def usual_gates(self) -> tuple[KafkaError, KafkaError]:
-        """Why no record may be sent while a transaction is being committed, and between two of them."""
-        return _between(TransactionState.COMMITTING), _between(TransactionState.READY)
-
-    def known_coordinator(self) -> KnownCoordinator | None:
-        """Where the next request of the transaction goes to."""
-        return self._calls.coordinator(self._transaction().coordinator)
-
-    def adopt_commit(self) -> None:
-        """A commit goes on here."""
-        self._begin_pending(TransactionEvent.COMMIT)
-        if self.records is not None:
-            self.records.flush()
-
-    def adopt_end(self, sent_at: float, node: int) -> Request:
-        """Its EndTxn was written: it is in flight, in this request."""
-        self._call = self._end_call(commit=True)
-        return self._calls.adopt(self._call, sent_at, node)
-
     # ---- the sender's questions -------------------------------------------------------------------------------------
 
     @property
@@ -326,13 +305,13 @@ class Transactions:
 
     def _too_early(self) -> None:
         """The first request was refused. A batch that leaves before it is repeated must not count as the first."""
-        self.markers.answered(0.0, True)
+        self.markers.answered(0.0, refused=True)
 
     def _answered(self) -> None:
         """The call has ended that adds something to the transaction."""
         call, self._call = self._call, None
         if call is not None and call.sent_at:
-            self.markers.answered(self._calls.took(call), False)
+            self.markers.answered(self._calls.took(call), refused=False)
 
     def _on_partitions(self, added: Mapping[TopicPartition, None], error: BaseException | None) -> None:
         self._answered()

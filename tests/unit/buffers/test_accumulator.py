@@ -190,26 +190,6 @@ class AccumulatorRules(RuleBasedStateMachine):
         assert batch.size <= self.BATCH or batch.count == 1
         assert batch.max_timestamp == max(record[0] for record in self.sent[queue][: batch.count])
 
-    # --- a thread in place of the loop -------------------------------------------------------------------------------
-
-    @rule(ends=st.booleans())
-    def send_in_place(self, ends: bool) -> None:
-        """Each head leaves for the first time, and is its queue's oldest; the loop holds none of their queues."""
-        heads = self.buffers.heads(float("inf") if ends else self.clock.now)
-        if heads is None:
-            return
-        assert not self.held.intersection(batch.queue for batch in heads)
-        assert all(batch.attempts == 0 and batch.result.done is False for batch in heads)
-        if not self.buffers.start_heads(heads):
-            assert len(heads) > 1
-            assert sum(HEADER_SIZE + batch.appended for batch in heads) > self.LARGEST
-            return
-        for batch in heads:
-            assert (batch.state, batch.attempts) == (BatchState.IN_FLIGHT, 1)
-            self.check_head(batch.queue, batch)
-        self.under_way += heads
-        self.woken = True  # that thread sees to what is behind them
-
     # --- the network -------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.under_way)

@@ -13,8 +13,7 @@ import attrs
 import pytest
 
 from pyclient.codec.apis import Api
-from pyclient.core.manager import AskForLone, Lone, NotSent, Outcome, Ready, Reply, Request, Use
-from pyclient.core.silence import LONGEST_PATIENCE
+from pyclient.core.manager import NotSent, Outcome, Ready, Reply, Request, Use
 from pyclient.errors import ClientClosedError, KafkaError, KafkaTimeoutError
 from pyclient.metrics import Metrics
 from pyclient.client.driver import DEFECT_PAUSE, ROUNDS, Driver
@@ -73,13 +72,13 @@ class Rig:
 
 
 @asynccontextmanager
-async def driven(lone: AskForLone | None = None) -> AsyncIterator[Rig]:
+async def driven() -> AsyncIterator[Rig]:
     clock = Clock()
     driver = Driver(clock)
     managers = [Manager(), Manager()]
     connections = ConnectionPool(options(), AsyncioNetwork(), clock=clock, random=Random(7), bootstrap=[], metrics=Metrics(samples=2, window_s=30),
                   on_change=driver.wake, on_quiet=driver.wake_by, on_failure=lambda cause: None, on_refused=lambda refusal: None)
-    driver.start(connections, managers, lone)
+    driver.start(connections, managers)
     try:
         yield Rig(driver, clock, managers)
     finally:
@@ -141,115 +140,6 @@ def test_an_interrupt_anywhere_in_a_wake_up_leaves_the_next_one_to_schedule_a_tu
                     here.driver.wake_from_anywhere()
             here.driver.wake_from_anywhere()
             await until(lambda: here.driver.turns == before + 1)
-
-    run(test())
-
-
-# --- lone records ----------------------------------------------------------------------------------------------------
-
-
-class Asked:
-    """Answers the driver's question for a lone request, for a node that does not exist, once for each of *lones*."""
-
-    def __init__(self, *lones: bool, timeout: float = 30.0) -> None:
-        self.lones = list(lones)
-        self.timeout = timeout
-        """Whether there is more beside the request."""
-        self.outcomes: list[Outcome] = []
-        self.defect: Exception | None = None
-
-    def __call__(self, now: float, ready: Ready) -> Lone | None:
-        if self.defect is not None:
-            raise self.defect
-        if not self.lones:
-            return None
-        request = Request(node=99, use=Use.PRODUCE, api=Api.PRODUCE, timeout=self.timeout, fields=lambda version: {},
-                          done=lambda now, outcome: self.outcomes.append(outcome))
-        return Lone(request, self.lones.pop(0))
-
-
-def polls_after(asked: Asked, wake: Callable[[Driver], object]) -> int:
-    """How often the managers were polled in the turns after *wake*."""
-    polled: list[int] = []
-
-    async def test() -> None:
-        async with driven(asked) as here:
-            await here.quiet()
-            before = len(here.first.polled_at)
-            wake(here.driver)
-            await here.quiet()
-            polled.append(len(here.first.polled_at) - before)
-
-    run(test())
-    return polled[0]
-
-
-@pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
-    """The requests that a pool was given; it writes none, so that no outcome wakes the driver."""
-    given: list[Request] = []
-    monkeypatch.setattr(ConnectionPool, "send", lambda self, request: given.append(request))
-    return given
-
-
-def test_a_lone_request_is_written_without_polling_the_managers(written: list[Request]) -> None:
-    assert polls_after(Asked(False), Driver.wake_for_records) == 0
-    assert len(written) == 1
-
-
-def test_the_managers_are_polled_when_there_is_more_than_the_lone_request(written: list[Request]) -> None:
-    assert polls_after(Asked(True), Driver.wake_for_records) == 1
-    assert len(written) == 1
-
-
-def test_the_managers_are_polled_when_no_request_is_lone(written: list[Request]) -> None:
-    assert polls_after(Asked(), Driver.wake_for_records) == 1
-    assert not written
-
-
-@pytest.mark.parametrize("other", [Driver.wake, Driver.wake_from_anywhere])
-def test_any_other_event_before_the_turn_polls_the_managers(written: list[Request], other: Callable[[Driver], None]) -> None:
-    for events in ([Driver.wake_for_records, other], [other, Driver.wake_for_records]):
-        assert polls_after(Asked(False), lambda driver: [event(driver) for event in events]) == 1  # noqa: B023 called at once
-    assert not written
-
-
-def test_what_a_lone_requests_outcome_changes_polls_the_managers() -> None:
-    asked = Asked(False)  # the pool has no such node, and says so at once
-    assert polls_after(asked, Driver.wake_for_records) == 1
-    assert [type(each) for each in asked.outcomes] == [NotSent]
-
-
-@pytest.mark.parametrize(("timeout", "expected"), [(1.0, 1.0), (30.0, LONGEST_PATIENCE)])
-def test_a_lone_request_sets_a_timer_for_its_response_and_its_nodes_silence(
-        written: list[Request], timeout: float, expected: float) -> None:
-    async def test() -> None:
-        async with driven(Asked(False, timeout=timeout)) as here:
-            await here.quiet()
-            before = here.clock()
-            here.driver.wake_for_records()
-            await here.quiet()
-            assert here.driver._timer_at is not None
-            assert written
-            assert before <= here.driver._timer_at - expected <= here.clock()
-
-    run(test())
-
-
-def test_a_defect_in_the_look_for_a_lone_request_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    asked = Asked()
-
-    async def test() -> None:
-        async with driven(asked) as here:
-            await here.quiet()
-            asked.defect = ValueError("a defect")
-            here.driver.wake_for_records()
-            await here.quiet()
-            assert "a defect in the client" in caplog.text
-            here.first.emit = [here.first.request]
-            here.driver.wake()
-            await here.quiet()
-            assert here.first.outcomes
 
     run(test())
 

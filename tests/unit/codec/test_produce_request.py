@@ -14,7 +14,7 @@ from kio.index import load_request_schema
 
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.codec.messages import Buffer, decode_response, encode_response
-from pyclient.codec.produce import TOPIC_IDS_SINCE, ProduceTerms, StoredResponse, batches_frame, encode_produce, stored_batches, stored_response
+from pyclient.codec.produce import TOPIC_IDS_SINCE, StoredResponse, encode_produce, stored_response
 from tests.unit.codec.test_messages import kios_request
 
 PIECES = st.lists(st.binary(max_size=200), max_size=3)
@@ -123,65 +123,3 @@ def test_no_damage_of_a_response_is_read_as_something_that_the_general_decoder_d
             (partition,) = topic.partition_responses
             assert (partition.index, partition.base_offset, partition.error_code) == (found.partition, found.base_offset, 0)
             assert found.topic == ((topic.topic_id or uuid.UUID(int=0)).bytes if version >= TOPIC_IDS_SINCE else topic.name)
-
-
-# --- requests of several batches, and their responses ----------------------------------------------------------------
-
-FLEXIBLE = range(9, SPOKEN[Api.PRODUCE].high + 1)
-STORED = st.tuples(st.integers(0, 2**63 - 1), st.integers(-1, 2**40))
-"""Base offset and time of appending."""
-FOUND = st.dictionaries(st.integers(0, 5), st.dictionaries(st.integers(0, 2**31 - 1), STORED, min_size=1, max_size=4), min_size=1, max_size=4)
-
-
-@pytest.mark.parametrize("version", FLEXIBLE)
-def test_a_frame_of_batches_is_the_request_with_its_size(version: int) -> None:
-    topics: Any = {bytes(16) if version >= TOPIC_IDS_SINCE else "topic": [(0, [b"one", b"two"]), (3, [b"three"])]}
-    whole = kios_request(Api.PRODUCE, version, 7, "client", entity(version, -1, 300, topics, "tx"))
-    assert b"".join(batches_frame(ProduceTerms(version, "client", -1, 300, "tx"), 7, topics)) == len(whole).to_bytes(4, "big") + whole
-
-
-def responses(version: int, found: Any, **changes: Any) -> bytes:
-    """All batches of *found* are stored, in topics of these numbers."""
-    partitions = {topic: [{"index": index, "error_code": 0, "base_offset": offset, "log_append_time": time, "log_start_offset": 0, "record_errors": [],
-                           "error_message": None} for index, (offset, time) in stored.items()] for topic, stored in found.items()}
-    topics = [{**({"topic_id": uuid.UUID(int=topic)} if version >= TOPIC_IDS_SINCE else {"name": f"é{topic}"}), "partition_responses": each}
-              for topic, each in partitions.items()]
-    return encode_response(Api.PRODUCE, version, 9, {"responses": topics, "throttle_time": 0, **changes})
-
-
-def name_of(version: int, topic: int) -> bytes:
-    return uuid.UUID(int=topic).bytes if version >= TOPIC_IDS_SINCE else f"é{topic}".encode()
-
-
-@pytest.mark.parametrize("version", FLEXIBLE)
-@given(found=FOUND)
-def test_the_response_to_several_batches_is_read_as_kio_reads_it(version: int, found: Any) -> None:
-    expected = {(name_of(version, topic), index): stored for topic, each in found.items() for index, stored in each.items()}
-    assert stored_batches(version, responses(version, found)) == expected
-
-
-@pytest.mark.parametrize("version", FLEXIBLE)
-def test_other_responses_to_several_batches_are_left_to_the_general_decoder(version: int) -> None:
-    found = {1: {0: (7, -1), 1: (8, -1)}, 2: {0: (9, -1)}}
-    whole = responses(version, found)
-    others = [whole[:size] for size in range(len(whole))] + [whole + b"\0", responses(version, found, throttle_time=1), responses(version, {})]
-    assert [stored_batches(version, each) for each in others] == [None] * len(others)
-    assert stored_batches(8, whole) is None
-
-
-@pytest.mark.parametrize("version", FLEXIBLE)
-def test_no_damage_of_a_response_to_several_batches_is_read_as_something_else(version: int) -> None:
-    whole = responses(version, {1: {0: (7, -1), 1: (8, -1)}, 2: {0: (9, -1)}})
-    for at, value in itertools.product(range(4, len(whole)), (0, 1, 2, 0x7F, 0xFF)):
-        damaged = whole[:at] + bytes([value]) + whole[at + 1:]
-        read_here = stored_batches(version, damaged)
-        if read_here is not None and all(is_text(topic) for topic, _ in read_here):
-            message = decode_response(Api.PRODUCE, version, memoryview(damaged))
-            partitions = [each for topic in message.responses for each in topic.partition_responses]
-            assert {(each.index, each.base_offset, each.error_code) for each in partitions} == {
-                (index, offset, 0) for (_, index), (offset, _) in read_here.items()}
-
-
-def is_text(name: bytes) -> bool:
-    """A name that is none is no topic of ours, which is what the reader of a response looks for."""
-    return len(name) == 16 or name.decode(errors="replace").encode() == name

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import attrs
 
-from pyclient.codec.fetch import TOPIC_IDS_SINCE
+from pyclient.core.fetching.requests import TOPIC_IDS_SINCE
 from pyclient.testing.fake.handlers.sessions import Key
 
 NOT_FOUND, INVALID_EPOCH, TOPIC_ID_ERROR = 70, 71, 106

@@ -11,12 +11,9 @@ from pyclient.buffers.fetch_buffer import FetchBuffer
 from pyclient.buffers.records_view import collect
 from pyclient.codec.apis import Api
 from pyclient.codec.encode import encode_batch
-from pyclient.codec.fetch import UsualResponse
-from pyclient.codec.messages import encode_request
 from pyclient.core.fetching.fetcher import Fetcher
 from pyclient.core.fetching.limits import FetchLimits
 from pyclient.core.fetching.lookups import EARLIEST, OffsetLookups
-from pyclient.core.fetching.requests import fetch_fields
 from pyclient.core.manager import Use
 from pyclient.errors import (
     KafkaError,
@@ -126,26 +123,6 @@ def gives(sent: Sent, reported: Mapping[TopicPartition, bytes | int | dict[str, 
         part = {"partition_index": tp.partition, "records": b"", "aborted_transactions": None, **fields}
         responses.append({"topic": tp.topic, "topic_id": topic_id(tp.topic), "partitions": [part]})
     sent.reply(responses=responses, **more)
-
-
-def repeat(fetching: Fetching, sent: Sent, tp: TopicPartition, records: bytes, session: int, high_watermark: int = 1000) -> Sent | None:
-    """Answer a fetch in place, without a turn, with records or with nothing; returns the fetch that follows.
-
-    None: nothing has changed.
-    """
-    fetcher, world = fetching.fetcher, fetching.world
-    fetch = next((each for each in fetcher.fetches_to_repeat() if each.done == sent.request.done), None)
-    response = UsualResponse(session, topic_id(tp.topic).bytes, tp.partition, high_watermark, memoryview(records)) if records else UsualResponse(session)
-    following = None if fetch is None else fetcher.fetches.repeat(world.now, fetch, response)
-    if following is None:
-        return None
-    begun = following.fetch
-    fields = fetch_fields(begun.session_request, following.limits, rack=following.rack, max_bytes=following.max_bytes, wait=begun.wait)
-    assert following.encoded(sent.version, 7, "c") == encode_request(Api.FETCH, sent.version, 7, "c", fields(sent.version))
-    world.in_flight.remove(sent)
-    request = attrs.evolve(sent.request, done=begun.done, fields=fields, held=begun.wait)
-    world.in_flight.append(Sent(world, request))
-    return world.in_flight[-1]
 
 
 def settle_metadata(fetching: Fetching) -> None:

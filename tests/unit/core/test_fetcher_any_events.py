@@ -13,7 +13,7 @@ from pyclient.errors import (
 )
 from pyclient.records import TopicPartition
 from tests.unit.core.fetch_sessions import Answer, Model
-from tests.unit.core.fetching import A0, A1, A2, B0, NOT_LEADER, OUT_OF_RANGE, Fetching, batch, gives, repeat
+from tests.unit.core.fetching import A0, A1, A2, B0, NOT_LEADER, OUT_OF_RANGE, Fetching, batch, gives
 from tests.unit.core.world import Sent, topic, topic_id
 
 
@@ -85,22 +85,6 @@ class AnyEvents(RuleBasedStateMachine):
             elif count is not None:
                 reported[tp] = batch(offset, count) if count else b""
         self.report(sent, reported)
-
-    @precondition(lambda self: self.fetching.world.in_flight)
-    @rule(data=st.data(), limit=st.integers(0, 10), count=st.integers(0, 3))
-    def answer_in_place(self, data: st.DataObject, limit: int, count: int) -> None:
-        """The user's thread takes records, and the response to a fetch, before the loop has its next turn."""
-        self.poll(limit)
-        fetching = self.fetching
-        sent = data.draw(st.sampled_from(fetching.world.in_flight))
-        reads = self.reads(sent)
-        tp = data.draw(st.sampled_from(sorted(reads))) if reads else A0
-        records = batch(reads.get(tp, 0), count) if count else b""
-        if not (reads and repeat(fetching, sent, tp, records, self.heard[sent].session)):
-            self.report(sent, {tp: records} if reads and records else {})
-        else:
-            del self.heard[sent]
-            self.hear()
 
     @precondition(lambda self: self.fetching.world.in_flight)
     @rule(data=st.data(), replica=st.sampled_from([1, 2, 3, 9]))

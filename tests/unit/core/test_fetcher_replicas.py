@@ -115,14 +115,6 @@ def test_C09_a_follower_that_becomes_the_leader_is_asked_again_for_what_it_said_
     assert fetching.offsets() == [*range(7)]
 
 
-def test_C09_a_doubted_partition_that_is_paused_holds_the_rack_back_for_a_lease_only(fetching: Fetching) -> None:
-    gives(goes_near(fetching, A0), {A0: OUT_OF_RANGE})
-    fetching.fetcher.pause([A0])
-    fetching.world.after(301.0)
-    fetching.turn()
-    assert not fetching.fetcher._preferred.are_used
-
-
 def test_C11_a_log_that_was_cut_is_believed_to_the_leader_after_a_follower_has_said_so(fetching: Fetching) -> None:
     sent = goes_near(fetching, A0)
     gives(sent, {A0: batch(0, 7)})

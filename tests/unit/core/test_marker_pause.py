@@ -14,12 +14,12 @@ TRIP_S = 0.001
 
 def too_early(pause: MarkerPause, now: float = 0.0) -> None:
     pause.ended(now, TRIP_S)
-    pause.answered(TRIP_S + AGAIN_S, False)
+    pause.answered(TRIP_S + AGAIN_S, refused=False)
 
 
 def in_time(pause: MarkerPause, now: float = 0.0) -> None:
     pause.ended(now, TRIP_S)
-    pause.answered(TRIP_S, False)
+    pause.answered(TRIP_S, refused=False)
 
 
 def test_there_is_no_pause_until_a_transaction_came_too_early() -> None:
@@ -35,7 +35,7 @@ def test_there_is_no_pause_until_a_transaction_came_too_early() -> None:
 def test_a_refusal_by_CONCURRENT_TRANSACTIONS_came_too_early_however_soon_it_came() -> None:
     pause = MarkerPause()
     pause.ended(1.0, TRIP_S)
-    pause.answered(TRIP_S, True)
+    pause.answered(TRIP_S, refused=True)
     assert pause.pause > 0
 
 
@@ -43,10 +43,10 @@ def test_a_refusal_by_CONCURRENT_TRANSACTIONS_came_too_early_however_soon_it_cam
 def test_an_answer_that_takes_as_long_as_that_of_EndTxn_is_in_time(end_s: float) -> None:
     pause = MarkerPause()
     pause.ended(1.0, end_s)
-    pause.answered(end_s + 0.0149, False)
+    pause.answered(end_s + 0.0149, refused=False)
     assert pause.pause == 0.0
     pause.ended(1.0, end_s)
-    pause.answered(end_s + 0.0151, False)
+    pause.answered(end_s + 0.0151, refused=False)
     assert pause.pause > 0
 
 
@@ -72,7 +72,7 @@ def test_the_pause_gets_shorter_while_none_comes_too_early() -> None:
 def test_only_the_first_answer_of_a_transaction_counts() -> None:
     pause = MarkerPause()
     in_time(pause)
-    pause.answered(1.0, False)
+    pause.answered(1.0, refused=False)
     pause.stored(9.0)
     assert pause.pause == 0.0
 
@@ -97,7 +97,7 @@ def test_after_InitProducerId_nothing_is_waited_for() -> None:
     learned = pause.pause
     pause.ended(10.0, TRIP_S)
     pause.clear()
-    pause.answered(1.0, False)
+    pause.answered(1.0, refused=False)
     assert (pause.due, pause.pause) == (0.0, learned)
     too_early(pause)
     assert pause.pause > learned > 0

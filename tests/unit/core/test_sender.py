@@ -37,8 +37,6 @@ DELIVERY_TIMEOUT = 120.0
 class Producing:
     """An accumulator, metadata and a sender without a network; topic t has three partitions with leaders 1, 2, 3."""
 
-    asks_for_lone = False
-
     def __init__(self, *leaders: int, acks: int = -1, retries: int = 2**31 - 1, max_request_size: int = 1_000_000, linger: float = 0.0,
                  memory: int = 1_000_000, batch_size: int = 16_384, seal_in_thread: bool = False, idempotent: bool = False) -> None:
         self.world = World()
@@ -76,7 +74,7 @@ class Producing:
     def turn(self) -> list[Sent]:
         """One turn of the driver; returns the Produce requests."""
         self.clock.now = self.world.now
-        return self.world.turn(self.sender, lone=self.asks_for_lone and self.sender.lone)
+        return self.world.turn(self.sender)
 
     def after(self, seconds: float) -> list[Sent]:
         """Time passes, then a turn."""
@@ -104,12 +102,6 @@ def produced(sent: Sent, errors: Mapping[int, int] | None = None, *, base: int =
               "log_start_offset": 0, "record_errors": [], "error_message": None}
              for number in partitions(sent) if number not in leave_out]
     sent.reply(responses=[{"name": "t", "topic_id": topic_id("t"), "partition_responses": parts}])
-
-
-@pytest.fixture(params=[False, True], ids=["polled", "lone"], autouse=True)
-def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every rule holds in turns that ask for a lone request first, too: these take what a poll would find."""
-    monkeypatch.setattr(Producing, "asks_for_lone", request.param)
 
 
 # --- one record ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from pyclient.codec.fetch import TOPIC_IDS_SINCE
+from pyclient.core.fetching.requests import TOPIC_IDS_SINCE
 from pyclient.core.fetching.requests import fetch_fields
 from pyclient.core.fetching.sessions import Session, PartitionRequest
 from pyclient.errors import error_for

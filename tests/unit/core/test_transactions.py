@@ -445,7 +445,7 @@ def test_after_InitProducerId_no_markers_are_waited_for() -> None:
     it = Transacting(2).begun()
     it.sends()
     it.transactions.markers.ended(it.world.now, 0.0)
-    it.transactions.markers.answered(1.0, False)
+    it.transactions.markers.answered(1.0, refused=False)
     it.records.flying = 0
     it.transactions.take(it.commits())
     pending = it.transactions.initialize("y")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
 import attrs
@@ -19,7 +19,7 @@ from pyclient.codec.entities import Reader
 from pyclient.codec.messages import decode_response, encode_request, encode_response, field_names
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.cluster import Cluster
-from pyclient.core.manager import AskForLone, Manager, NotSent, Outcome, Reply, Request, Unknown, Use
+from pyclient.core.manager import Manager, NotSent, Outcome, Reply, Request, Unknown, Use
 from pyclient.core.metadata import Metadata
 from pyclient.errors import DisconnectError, KafkaError
 
@@ -70,15 +70,9 @@ class World:
         for sent in [each for each in self.in_flight if (each.node, each.request.use) == (node, use)]:
             sent.is_lost()
 
-    def turn(self, *managers: Manager, lone: AskForLone | Literal[False] = False) -> list[Sent]:
+    def turn(self, *managers: Manager) -> list[Sent]:
         """Poll until no request comes, as the driver does. Requests can be written now; deadlines are in the future."""
         sent: list[Sent] = []
-        if lone and (found := lone(self.now, self)) is not None:
-            sent += [self._write(found.request)]
-            if not found.more:
-                self._check_rest(managers)
-                assert not [one for manager in managers for one in self._poll(manager)], "a poll finds more than the lone request"
-                return sent
         for _ in range(ROUNDS):
             new = [one for manager in managers for one in self._poll(manager)]
             if not new:

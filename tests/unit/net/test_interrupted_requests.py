@@ -70,7 +70,7 @@ def test_an_exception_at_any_line_of_writing_a_request_leaves_one_true_outcome(m
         async with Peer(listen) as peer, rig() as here:
             here.connections.update_nodes({1: at(peer)})
             await here.slots(1)
-            connection = here.connections.connection(1, Use.CONTROL)
+            connection = here.connections._connection(1, Use.CONTROL)
             assert connection is not None
             outcomes = Outcomes()
             monkeypatch.setattr(Connection, "send", interrupted)

@@ -2,12 +2,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import random
-import select
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +16,7 @@ from pyclient.errors import KafkaError, ProtocolError
 from pyclient.net.connection import Connection
 from pyclient.net.frame_reader import MUCH, SCRATCH
 from pyclient.runtime.loop_thread import Portal, in_portal
-from pyclient.net.socket_read import fill, receive_lent
+from pyclient.net.socket_read import fill
 
 LONG_MS = 60_000
 
@@ -185,111 +181,3 @@ def test_only_the_clients_own_loop_waits_in_a_direct_read() -> None:
 
 
 # ---- small frames, in place of a loop -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def lent() -> Iterator[Lent]:
-    if sys.platform != "linux":
-        pytest.skip("a loop is lent on Linux only")
-    with contextlib.ExitStack() as stack:
-        yield Lent(stack)
-
-
-class Lent:
-    """Two connections that an epoll reports, and a bell."""
-
-    def __init__(self, stack: contextlib.ExitStack) -> None:
-        pairs = [socket.socketpair() for _ in range(2)]
-        self.ours, self.theirs = [ours for ours, _ in pairs], [theirs for _, theirs in pairs]
-        self.epoll, self.bell = select.epoll(), os.eventfd(0, os.EFD_NONBLOCK)
-        self.buffers = [bytearray(64), bytearray(64)]
-        stack.callback(os.close, self.bell)
-        for each in (*self.ours, *self.theirs):
-            stack.callback(each.close)
-        stack.callback(self.epoll.close)
-        for each in self.ours:
-            each.setblocking(False)
-            self.epoll.register(each, select.EPOLLIN)
-
-    def receive(self, timeout_ms: int = 10_000, *more: int) -> tuple[int, int, bytes | None]:
-        """Afterwards the epoll reports both again."""
-        numbers = [each.fileno() for each in self.ours] + list(more)
-        found = receive_lent(self.epoll.fileno(), numbers, [*self.buffers, bytearray(64)], self.bell, timeout_ms)
-        for each in self.theirs:
-            with contextlib.suppress(OSError):
-                each.send(b"!")
-        assert len(self.epoll.poll(0)) == 2
-        return found
-
-
-def sized(body: bytes) -> bytes:
-    return len(body).to_bytes(4, "big") + body
-
-
-@pytest.mark.parametrize("place", [0, 1])
-@pytest.mark.parametrize("size", [0, 1, 59, 60])
-def test_a_frame_that_comes_in_pieces_is_received_whole(lent: Lent, place: int, size: int) -> None:
-    def send() -> None:
-        for byte in sized(bytes(size)):
-            lent.theirs[place].send(bytes([byte]))
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    assert lent.receive() == (place, 4 + size, bytes(size))
-    thread.join()
-
-
-def test_two_frames_are_no_whole_one(lent: Lent) -> None:
-    lent.theirs[0].send(sized(b"a") + sized(b"b"))
-    assert lent.receive() == (0, 10, None)
-    assert bytes(lent.buffers[0][:10]) == sized(b"a") + sized(b"b")
-
-
-@pytest.mark.parametrize("sent", [b"\0", b"\0\0\0\5ab", (61).to_bytes(4, "big") + bytes(60), b"\xff\xff\xff\xff" + bytes(9)])
-def test_what_of_a_frame_does_not_come_or_fit_is_left_to_the_caller(lent: Lent, sent: bytes) -> None:
-    lent.theirs[0].send(sent)
-    place, size, frame = lent.receive()
-    assert (place, frame) == (0, None)
-    assert bytes(lent.buffers[0][:size]) == sent[:size]
-    assert size == min(len(sent), 64)
-
-
-def test_a_frame_that_goes_on_and_on_is_left_to_the_caller(lent: Lent) -> None:
-    """Each byte comes soon after the one before; the loop has other sockets and timers."""
-    received, unsent = threading.Event(), iter(sized(bytes(2_000)))
-
-    def send() -> None:
-        while not received.wait(0.002):
-            lent.theirs[0].send(bytes([next(unsent)]))
-
-    lent.buffers[0] = bytearray(4096)
-    thread = threading.Thread(target=send)
-    thread.start()
-    place, size, frame = lent.receive()
-    received.set()
-    thread.join()
-    assert (place, frame) == (0, None)
-    assert size < 2_000
-    assert next(unsent) is not None, "some are still to be sent"
-
-
-def test_the_end_of_a_stream_is_left_to_the_loop(lent: Lent) -> None:
-    lent.theirs[0].close()
-    assert lent.receive()[1:] == (0, None)
-
-
-def test_a_bell_ends_the_wait(lent: Lent) -> None:
-    os.eventfd_write(lent.bell, 1)
-    assert lent.receive() == (-1, 0, None)
-
-
-def test_the_time_ends_the_wait(lent: Lent) -> None:
-    assert lent.receive(1) == (-1, 0, None)
-
-
-def test_a_socket_that_the_epoll_does_not_know_ends_the_wait_at_once(lent: Lent) -> None:
-    assert lent.receive(10_000, lent.theirs[0].fileno()) == (-1, 0, None)
-
-
-def test_more_sockets_than_can_be_awaited_end_the_wait_at_once(lent: Lent) -> None:
-    assert receive_lent(lent.epoll.fileno(), [lent.ours[0].fileno()] * 65, lent.buffers, lent.bell, 10_000) == (-1, 0, None)
