@@ -4,7 +4,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
 HIDDEN: Final = "[hidden]"
@@ -35,6 +35,18 @@ class SecretBytes(bytes):
         return HIDDEN
 
     __str__ = __repr__
+
+
+def hidden(returned: Any) -> Any:
+    """What a user's function for secrets returned, so that no dump of local variables shows its texts and bytes."""
+    match returned:
+        case str():
+            return Secret(returned)
+        case bytes():
+            return SecretBytes(returned)
+        case tuple():
+            return tuple(map(hidden, returned))
+    return returned
 
 
 def without(secrets: Iterable[str], text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pyclient.cancellation import CallOnLoop
 from pyclient.errors import ConfigurationError, PasswordUnavailableError, with_article
-from pyclient.redaction import Secret, SecretBytes, encoded_forms, without
+from pyclient.redaction import encoded_forms, hidden, without
 
 OPTIONS: Final = ("sasl_plain_username", "sasl_plain_password")
 REMEMBERED: Final = 8
@@ -54,7 +54,7 @@ class LogsInByPassword:
         try:
             if inspect.iscoroutinefunction(given):
                 returned = yield CallOnLoop(functools.partial(_called, given))
-            elif isinstance(returned := _hidden(given()), Awaitable):
+            elif isinstance(returned := hidden(given()), Awaitable):
                 returned = yield CallOnLoop(functools.partial(_awaited, returned))
         except Exception as error:
             raise PasswordUnavailableError(f"sasl_plain_password raised {type(error).__name__}: {self.hide(str(error))[:SHOWN]}") from error
@@ -72,21 +72,11 @@ class LogsInByPassword:
 
 
 async def _called(function: Callable[[], Awaitable[Any]]) -> Any:
-    return _hidden(await function())
+    return hidden(await function())
 
 
 async def _awaited(returned: Awaitable[Any]) -> Any:
-    return _hidden(await returned)
-
-
-def _hidden(returned: Any) -> Any:
-    """What a function returned, so that no dump of local variables shows it."""
-    match returned:
-        case str():
-            return Secret(returned)
-        case bytes():
-            return SecretBytes(returned)
-    return returned
+    return hidden(await returned)
 
 
 def is_utf8(text: str) -> bool:

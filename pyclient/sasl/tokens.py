@@ -20,7 +20,7 @@ import attrs
 from pyclient.cancellation import CallOnLoop, being_cancelled
 from pyclient.errors import KafkaError, TokenUnavailableError, raisable, with_article
 from pyclient.plugins import OAuthToken, Surroundings
-from pyclient.redaction import Secret, encoded_forms, without
+from pyclient.redaction import encoded_forms, hidden, without
 
 _log = logging.getLogger(__name__)
 BEARER: Final = re.compile(r"[\x21-\x7e]+")
@@ -103,7 +103,7 @@ class TokenCache:
             if self._async_source or inspect.iscoroutinefunction(fetch):
                 return self._shared(fetch, renewal)
             try:
-                returned = _hidden(fetch())
+                returned = hidden(fetch())
                 if not isinstance(returned, Awaitable):
                     return self._accept(returned, renewal)
             except Exception as error:  # noqa: BLE001 whatever a user's function raises
@@ -140,7 +140,7 @@ class TokenCache:
 
     async def _fetch(self, fetch: TokenSource, renewal: RefreshPolicy) -> OAuthToken:
         try:
-            return self._accept(_hidden(await fetch()), renewal)
+            return self._accept(hidden(await fetch()), renewal)
         except asyncio.CancelledError as error:
             if being_cancelled():
                 raise
@@ -191,16 +191,6 @@ class TokenCache:
 
     def _now(self) -> float:
         return self._surroundings.wall() / 1000
-
-
-def _hidden(returned: Any) -> Any:
-    """A provider's result, whose texts no dump of local variables shows."""
-    match returned:
-        case str():
-            return Secret(returned)
-        case tuple():
-            return tuple(Secret(each) if isinstance(each, str) else each for each in returned)
-    return returned
 
 
 def parse_token(returned: Any) -> OAuthToken:
