@@ -219,6 +219,17 @@ def compiled_everything(project: Mapping[str, Any]) -> bool:
     return all(any(source.parent.glob(f"{source.stem}.*.so")) for source in sources)
 
 
+def remove_stale_binaries(project: Mapping[str, Any]) -> None:
+    """Remove the binaries of modules that are compiled no longer: Python would load them in place of the source."""
+    modules = {Path(module["sources"][0]).with_suffix("") for module in project["tool"]["setuptools"].get("ext-modules", [])}
+    for folder in {Path(module.parts[0]) for module in modules}:
+        for binary in (ROOT / folder).rglob("*.so"):
+            module = binary.with_name(binary.name.partition(".")[0])
+            if module.relative_to(ROOT) not in modules:
+                binary.unlink()
+                module.with_suffix(".c").unlink(missing_ok=True)
+
+
 def compile_modules() -> None:
     say("compiling the modules that changed")
     jobs = str(os.cpu_count() or 1)
@@ -242,6 +253,7 @@ def bring_up_to_date() -> None:
     ensure_venv()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     compiled = compiled_inputs(project)
+    remove_stale_binaries(project)
     write_parallel()
     step("packages", packages_inputs(project), lambda: install_packages(project))
     if step("editable", editable_inputs(project), install_editable) and compiled_everything(project):

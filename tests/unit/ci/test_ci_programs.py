@@ -434,3 +434,15 @@ def test_an_interpreter_that_fails_does_not_stop_the_others_and_one_that_is_not_
     with pytest.raises(SystemExit) as ended:
         interpreters.each_in_turn(["3.11", "3.14"], work)
     assert ended.value.code == 0
+
+
+def test_the_binary_of_a_module_that_is_compiled_no_longer_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = load("setup")
+    monkeypatch.setattr(setup, "ROOT", tmp_path)
+    folder = tmp_path / "pyclient" / "net"
+    folder.mkdir(parents=True)
+    kept = {"kept.py", "kept.c", "kept.cpython-311-x.so", "kept.cpython-313-x.so", "plain.py"}
+    for name in (*kept, "plain.cpython-311-x.so", "plain.c", "gone.cpython-311-x.so"):
+        (folder / name).touch()
+    setup.remove_stale_binaries({"tool": {"setuptools": {"ext-modules": [{"sources": ["pyclient/net/kept.py"]}]}}})
+    assert {each.name for each in folder.iterdir()} == kept
