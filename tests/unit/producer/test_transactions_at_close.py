@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from pyclient import Producer
+from pyclient.core.transactions.manager import Transactions
+from pyclient.core.transactions.progress import Pending
 from pyclient.core.transactions.states import TransactionState
 from pyclient.errors import ClientClosedError, DeliveryError, KafkaError
 from pyclient.runtime.loop_call import LoopCall
@@ -102,6 +104,19 @@ def test_a_commit_that_a_close_has_awaited_is_known_to_its_caller_however_late_t
     committing.join()
     assert closing.error is None
     assert committing.error is None
+    assert values(fake_cluster) == [b"before"] * 4 + [b"last"]
+
+
+def test_a_commit_that_ends_as_the_client_closes_is_no_error_to_its_caller(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def close_is_faster(_manager: Transactions, pending: Pending) -> None:
+        if pending.done:
+            raise ClientClosedError("closed")
+
+    producer = opened(fake_cluster, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(Transactions, "take", close_is_faster)
+        producer.commit_transaction()
+    producer.close()
     assert values(fake_cluster) == [b"before"] * 4 + [b"last"]
 
 
