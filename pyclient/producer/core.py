@@ -105,7 +105,7 @@ class ProducerCore(ClientCore):
         return on_failed
 
     def note_refused(self) -> None:
-        """Report refused records to the transactions; also before a call that is made in place of the loop."""
+        """Report refused records to the transactions."""
         while self.refused_records and self.transactions is not None:
             self.transactions.record_refused(self.refused_records.popleft())
 

@@ -1,4 +1,4 @@
-"""Transactions as producers offer them: the calls, on the client's loop or in its place, and the context manager.
+"""Transactions as producers offer them: the calls, on the client's loop, and the context manager.
 
 What to ask the coordinators is decided in `pyclient.core.transactions`; here the caller waits for it.
 """

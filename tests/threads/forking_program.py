@@ -93,7 +93,7 @@ def main(forks: int, how: str) -> None:
                 forked.clear()
                 thread = threading.Thread(target=beside)
                 thread.start()
-                here()  # the main thread, whose signal handlers are deferred while it acts in place of the loop
+                here()  # the main thread, which has the program's signal handlers
                 thread.join()
         assert [int(record.value or b"") for record in kafka.records("numbers")] == list(range(sent))
     print(well)

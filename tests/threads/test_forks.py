@@ -1,4 +1,4 @@
-"""Forks beside threads that act in place of the client's own: `forking_program` says what must hold."""
+"""Forks beside threads that send: `forking_program` says what must hold."""
 from __future__ import annotations
 
 import os
