@@ -217,7 +217,7 @@ def stages(job: Job) -> dict[str, float]:
 
 
 def counts(job: Job) -> dict[str, float]:
-    """Python calls and turns of asyncio's loops a record."""
+    """Python calls, and sleeps of loops and reactors, a record."""
     counted = Counts()
     with _consumers.watched(), counted.watching():
         timed(CLIENTS[job.client](job), job.records, counted.start)

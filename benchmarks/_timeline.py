@@ -12,8 +12,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
+
+import attrs
+
+if TYPE_CHECKING:
+    from pyclient.reactor.pollers import Poller, Sink
 
 STAGES: Final = {
     "turn begins": "append, and wake-up of the loop if it takes the turn",
@@ -57,11 +62,10 @@ class Timeline:
         """Take the moments inside of the client."""
         from pyclient.client.driver import Driver
         from pyclient.net.connection import Connection
-        from pyclient.net.write_buffer import WriteBuffer
 
         places: Sequence[tuple[type, str, str | None, str | None]] = (
             (Driver, "_turn", "turn begins", None), (Connection, "send", "request begins", None),
-            (WriteBuffer, "write", "write begins", "write ends"), (Connection, "buffer_updated", "read begins", "read ends"))
+            (Connection, "_flush", "write begins", "write ends"), (Connection, "_read", "read begins", "read ends"))
         with contextlib.ExitStack() as undo:
             for owner, name, before, after in places:
                 undo.callback(setattr, owner, name, getattr(owner, name))
@@ -89,7 +93,7 @@ def durations(moments: Mapping[str, float]) -> dict[str, float]:
 
 
 class Counts:
-    """Python calls (also of built-in functions) of all threads, and turns of asyncio's loops."""
+    """Python calls (also of built-in functions) of all threads, and how often loops and reactors slept."""
 
     def __init__(self) -> None:
         self.calls = self.turns = 0
@@ -97,14 +101,16 @@ class Counts:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Also of threads that start from now on; before the client is made."""
-        select = selectors.DefaultSelector.select
+        """Also of threads that start from now on; before the client is made, in the same context."""
+        from pyclient.runtime.environment import environment, using
+
+        select, here = selectors.DefaultSelector.select, environment()
 
         def counted(selector: Any, timeout: float | None = None) -> Any:
             self.turns += self._counting
             return select(selector, timeout)
 
-        with mock.patch.object(selectors.DefaultSelector, "select", counted):
+        with mock.patch.object(selectors.DefaultSelector, "select", counted), using(attrs.evolve(here, poller=lambda: _Counted(here.poller(), self))):
             threading.setprofile(self._on_event)
             sys.setprofile(self._on_event)
             try:
@@ -117,6 +123,24 @@ class Counts:
         """The warm-up is over."""
         self._counting = True
 
+    def slept(self) -> None:
+        """A thread sleeps in a reactor's poller."""
+        self.turns += self._counting
+
     def _on_event(self, _frame: Any, event: str, _what: Any) -> None:
         if self._counting and event in {"call", "c_call"}:
             self.calls += 1
+
+
+class _Counted:
+    """A poller whose sleeps are counted."""
+
+    def __init__(self, poller: Poller, counts: Counts) -> None:
+        self._poller, self._counts = poller, counts
+
+    def sleep(self, timeout: float | None) -> list[tuple[Sink, int]]:
+        self._counts.slept()
+        return self._poller.sleep(timeout)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._poller, name)

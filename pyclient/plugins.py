@@ -454,7 +454,7 @@ class SaslMechanism(Protocol):
         """The messages of one login to *host*; *config* is the client's config object.
 
         The generator yields a message as bytes, receives the broker's answer as bytes, and returns when it accepts an
-        answer. It may also yield an awaitable: that is awaited on the client's loop, and its result sent or its error
+        answer. It may also yield an awaitable: an async client's loop awaits it, and its result is sent or its error
         thrown in. A refusal by the broker is thrown in as SaslAuthenticationError; raise another KafkaError to explain
         it. Answers may come from any peer: check every byte. Errors must not contain secrets.
         """

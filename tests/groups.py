@@ -285,6 +285,15 @@ def evenly(running: Sequence[Member], partitions: Sequence[TopicPartition]) -> b
     return shared_out(running, partitions) and counts(running)[-1] - counts(running)[0] <= 1
 
 
+def share_evenly(running: Sequence[Member], partitions: Sequence[TopicPartition]) -> None:
+    """Wait until they do; fail with what each member owns then."""
+    try:
+        eventually(lambda: evenly(running, partitions), LIMIT_S)
+    except AssertionError as late:
+        late.add_note("; ".join(f"{type(each).__name__} owns {sorted(where.partition for where in each.owned)}" for each in running))
+        raise
+
+
 def counts(running: Sequence[Member]) -> list[int]:
     """The number of partitions of each member, sorted."""
     return sorted(len(each.owned) for each in running)

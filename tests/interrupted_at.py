@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -9,8 +10,8 @@ from typing import Any
 
 
 def press() -> None:
-    """As the handler of Ctrl-C."""
-    raise KeyboardInterrupt
+    """A real signal, which the client may defer. Its handler runs here and now otherwise."""
+    signal.raise_signal(signal.SIGINT)
 
 
 def interrupted_at(number: int, call: Callable[[], object], handler: Callable[[], object] = press, where: str = "opcode") -> bool:

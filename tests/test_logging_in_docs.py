@@ -49,7 +49,7 @@ def test_the_mechanism_of_ones_own_logs_in(monkeypatch: pytest.MonkeyPatch) -> N
     place = world(users=USERS)
 
     async def test(client: Client) -> None:
-        ours = logins(place, "corporate:Plain")
+        ours = logins(client, "corporate:Plain")
         await client.log_in(ours)
         assert await client.answered()
         assert ours.may_change

@@ -1,6 +1,8 @@
 """What the parts of the admin facades share: one call, its time limits, and how failed items are raised."""
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping
 from typing import Any, TypeVar
 
@@ -9,16 +11,22 @@ from pyclient.config import AdminConfig
 from pyclient.core.admin.topics import metadata_call
 from pyclient.core.cluster import Cluster
 from pyclient.errors import KafkaError, PartialFailureError, UnknownServerError
-from pyclient.runtime.loop_thread import Portal
+from pyclient.runtime.portals import ThreadPortal
 
 T = TypeVar("T")
 Item = TypeVar("Item", bound=Hashable)
 
 
 class AsyncCalls(AsyncFacade):
-    """The base of the parts of `AsyncAdmin`."""
+    """The base of the parts of `AsyncAdmin`: their public coroutines run as tasks of the client's reactor."""
 
     _config: AdminConfig
+
+    def __init_subclass__(cls, *, calls: bool = True) -> None:
+        """*calls*: whether the coroutines of this class are such tasks."""
+        for name, method in list(vars(cls).items()) if calls else ():
+            if inspect.iscoroutinefunction(method) and not name.startswith("_"):
+                setattr(cls, name, _as_task(method))
 
     async def _describe(self, topics: list[str] | None, timeout: float | None, *, operations: bool = False) -> Cluster:
         found: Cluster = await self._core.call(
@@ -40,11 +48,21 @@ class AsyncCalls(AsyncFacade):
         return longest if limit is None else min(limit, longest)
 
 
+def _as_task(method: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., Coroutine[Any, Any, T]]:
+    @functools.wraps(method)
+    async def call(self: AsyncCalls, *args: Any, **keywords: Any) -> T:
+        if self._core.reactor.leads or self._portal.loop is None:  # by another such call or `Admin`; or it is not open yet
+            return await method(self, *args, **keywords)
+        return await self._portal.call(lambda: method(self, *args, **keywords))
+
+    return call
+
+
 class BlockingCalls(Facade):
     """The base of the parts of `Admin`."""
 
     _admin: AsyncCalls
-    _portal: Portal
+    _portal: ThreadPortal
 
     def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         self._open_core()

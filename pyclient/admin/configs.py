@@ -1,7 +1,6 @@
 """Configs of topics, brokers, groups and client metrics: list what has any, describe and alter."""
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -11,6 +10,7 @@ from pyclient.client.facade_base import OPTION
 from pyclient.core.admin.configs import alter_configs_call, by_node, by_release, changes_by_node, describe_configs_call, list_resources_call
 from pyclient.core.calls import Call, Finish
 from pyclient.descriptions.configs import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigValue, ResourceType
+from pyclient.reactor.tasks import gather
 
 Changes: TypeAlias = Mapping[ConfigResource, Mapping[str, ConfigValue | ConfigChange]]
 
@@ -51,7 +51,7 @@ class AsyncConfigCalls(AsyncCalls):
         def ask(node: int | None, those: Sequence[ConfigResource], finish: Finish, deadline: float | None) -> Call:
             return describe_configs_call(those, node=node, names=keys, synonyms=synonyms, documentation=documentation, finish=finish, deadline=deadline)
 
-        parts = await asyncio.gather(*[by_broker(self._core, by_node(part), ask, limit) for part in by_release(wanted)])
+        parts = await gather(self._core.reactor, [by_broker(self._core, by_node(part), ask, limit) for part in by_release(wanted)])
         return outcomes(wanted, {resource: answer for part in parts for resource, answer in part.items()}, what="resource")
 
     async def alter_configs(self, changes: Changes, *, validate_only: bool = False, timeout: float | None = OPTION) -> None:

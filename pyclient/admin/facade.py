@@ -25,11 +25,12 @@ from pyclient.config.declaration import with_hidden_secrets
 from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.held_lock import Held
 from pyclient.option_types import AdminOptions
-from pyclient.runtime.loop_thread import Portal
+from pyclient.runtime.environment import loop_reactor, thread_reactor
+from pyclient.runtime.portals import LoopPortal, ThreadPortal
 
 
 @answers_foreign_calls("admin")
-class AsyncAdmin(AsyncPlanCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAclCalls, AsyncUserCalls, AsyncTokenCalls, AsyncClusterCalls):
+class AsyncAdmin(AsyncPlanCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAclCalls, AsyncUserCalls, AsyncTokenCalls, AsyncClusterCalls, calls=False):
     """Operations on topics, configs, records, groups, transactions, ACLs, users, replicas and the cluster; for asyncio.
 
     Bound to the event loop of ``async with``. Any number of tasks may use it at the same time. A call with one item
@@ -50,8 +51,13 @@ class AsyncAdmin(AsyncPlanCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAc
             UnsupportedFeatureError: an option of a later release.
         """
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
-        self._config = AdminConfig.parse(config, {**options})
-        self._core = ClientCore(self._config)
+        self._make(LoopPortal("admin", loop_reactor()), AdminConfig.parse(config, {**options}))
+
+    def _make(self, portal: LoopPortal | ThreadPortal, config: AdminConfig) -> None:
+        if isinstance(portal, LoopPortal):
+            self._portal = portal
+        self._config = config
+        self._core = ClientCore(config, portal)
 
     def metrics(self) -> dict[str, float]:
         """The current metrics, by Kafka's names. Never waits."""
@@ -60,7 +66,7 @@ class AsyncAdmin(AsyncPlanCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAc
     async def close(self) -> None:
         """Close the client; calls under way raise ClientClosedError. Idempotent."""
         self._core.check_process()
-        await self._core.close()
+        await self._portal.close(self._core.close, closed=self._core.closed is not None)
 
     async def start(self) -> Self:
         """Open it, as ``async with`` does; `stop` closes it again."""
@@ -71,7 +77,7 @@ class AsyncAdmin(AsyncPlanCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAc
         await self.close()
 
     async def __aenter__(self) -> Self:
-        await self._core.start()
+        await self._portal.open(self._core.start)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -101,11 +107,13 @@ class Admin(TopicCalls, ConfigCalls, RecordCalls, GroupCalls, TransactionCalls, 
             UnsupportedFeatureError: an option of a later release.
         """
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
-        self._admin: AsyncAdmin = AsyncAdmin(config, **options)
+        self._portal = ThreadPortal("pyclient-admin", thread_reactor())
+        self._admin: AsyncAdmin = AsyncAdmin.__new__(AsyncAdmin)
+        self._admin._make(self._portal, AdminConfig.parse(config, {**options}))
         self._core = self._admin._core
         self._closing = threading.Lock()
-        self._portal = Portal("pyclient-admin")
-        self._portal.call(self._admin.__aenter__)
+        self._portal.start()
+        self._portal.call(self._core.start)
 
     def metrics(self) -> dict[str, float]:
         """The current metrics, by Kafka's names. Never waits."""
@@ -126,4 +134,4 @@ class Admin(TopicCalls, ConfigCalls, RecordCalls, GroupCalls, TransactionCalls, 
             self.close()
 
     def _forget(self) -> None:
-        self._portal.stop_after(self._admin.close)
+        self._portal.stop_after(self._core.close)

@@ -1,7 +1,6 @@
 """Groups: list, describe, delete; their committed offsets and lag: look at, change, reset, delete."""
 from __future__ import annotations
 
-import asyncio
 import datetime
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +24,7 @@ from pyclient.descriptions.offsets import ListedOffset, OffsetSpec
 from pyclient.errors import (
     GroupIdNotFoundError, GroupNotEmptyError, KafkaError, UnknownMemberIdError, UnknownTopicOrPartitionError, UnsupportedVersionError,
 )
+from pyclient.reactor.tasks import sleep
 from pyclient.records import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
@@ -176,7 +176,7 @@ class AsyncGroupCalls(AsyncRecordCalls):
             if self._core.clock() + pause > until or (rest is not None and rest <= pause):
                 break
             if any(isinstance(answer, UnknownTopicOrPartitionError) for answer in answers.values()):
-                await asyncio.sleep(pause)
+                await sleep(self._core.reactor, pause)
         return answers
 
     async def reset_group_offsets(self, group_id: str, to: Goal | None = None, *, shift_by: int | None = None,

@@ -1,7 +1,6 @@
 """Records of partitions: their offsets, and deleting them."""
 from __future__ import annotations
 
-import asyncio
 import datetime
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -12,6 +11,7 @@ from pyclient.admin.routing import ToLeader, by_leader
 from pyclient.client.facade_base import OPTION
 from pyclient.core.admin.records import by_version, delete_records_call, list_offsets_call
 from pyclient.descriptions.offsets import ListedOffset, OffsetSpec
+from pyclient.reactor.tasks import gather
 from pyclient.records import TopicPartition
 
 Specs: TypeAlias = Mapping[TopicPartition, OffsetSpec | int | datetime.datetime]
@@ -46,7 +46,7 @@ class AsyncRecordCalls(AsyncCalls):
     async def _listed(self, specs: Mapping[TopicPartition, int], isolation: int, limit: float | None) -> dict[TopicPartition, Any]:
         """The `ListedOffset`, None, or the `KafkaError` of each partition."""
         parts = [by_leader(self._core, part, _listing(part, isolation), limit, what="listing offsets") for part in by_version(specs)]
-        return {tp: answer for part in await asyncio.gather(*parts) for tp, answer in part.items()}
+        return {tp: answer for part in await gather(self._core.reactor, parts) for tp, answer in part.items()}
 
     async def delete_records(self, before: Mapping[TopicPartition, int], *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
         """Delete the records *before* an offset of each partition (-1: all there are); returns the new first offsets.

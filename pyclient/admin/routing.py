@@ -1,7 +1,6 @@
 """Admin requests that several brokers answer: by leader of partitions, by broker."""
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -12,6 +11,7 @@ from pyclient.core.admin.topics import metadata_call
 from pyclient.core.calls import Call, Finish
 from pyclient.core.cluster import Cluster
 from pyclient.errors import KafkaError, KafkaTimeoutError
+from pyclient.reactor.tasks import Task, all_done, gather, sleep
 from pyclient.records import ClusterDescription, TopicPartition
 
 Key = TypeVar("Key", bound=Hashable)
@@ -26,7 +26,7 @@ LEADERS_CHECKED_EVERY: Final = 1.0
 
 async def each(core: ClientCore, calls: Mapping[Key, Callable[[Finish, float | None], Call]], timeout: float | None) -> dict[Key, Any]:
     """Run several calls at once; the result or the `KafkaError` of each."""
-    answers = await asyncio.gather(*[attempted(core, make, timeout) for make in calls.values()])
+    answers = await gather(core.reactor, [attempted(core, make, timeout) for make in calls.values()])
     return dict(zip(calls, answers, strict=True))
 
 
@@ -69,7 +69,7 @@ async def by_leader(core: ClientCore, partitions: Collection[TopicPartition], ma
         if deadline is not None and core.clock() + pause >= deadline:
             rounds.give_up(KafkaTimeoutError(f"{what} did not finish within {timeout} s. Check the brokers, or use a longer timeout."))
         elif not rounds.finished:
-            await asyncio.sleep(pause)
+            await sleep(core.reactor, pause)
     return rounds.answers
 
 
@@ -84,11 +84,11 @@ async def _one_round(core: ClientCore, rounds: LeaderRounds, make: ToLeader, dea
     left = _left(core, deadline)
     # A leader that hangs must not take all the time there is: another may be elected meanwhile.
     limit = core.request_timeout if left is None else min(core.request_timeout, left)
-    asked = {node: asyncio.ensure_future(attempted(core, _to_leader(make, node, tps), limit)) for node, tps in nodes.items()}
-    watch = asyncio.ensure_future(_drop_former_leaders(core, rounds, nodes, asked))
+    asked = {node: Task(core.reactor, attempted(core, _to_leader(make, node, tps), limit)) for node, tps in nodes.items()}
+    watch = Task(core.reactor, _drop_former_leaders(core, rounds, nodes, asked))
     try:
         for answer in asked.values():
-            await asyncio.wait([answer])
+            await all_done(core.reactor, [answer])
     finally:
         for task in (watch, *asked.values()):
             task.cancel()
@@ -99,10 +99,10 @@ async def _one_round(core: ClientCore, rounds: LeaderRounds, make: ToLeader, dea
 
 
 async def _drop_former_leaders(core: ClientCore, rounds: LeaderRounds, nodes: Mapping[int, Sequence[TopicPartition]],
-                               asked: Mapping[int, asyncio.Task[Any]]) -> None:
+                               asked: Mapping[int, Task[Any]]) -> None:
     """Cancel requests to nodes that lead none of their partitions any more: one that was killed does not answer."""
     while True:
-        await asyncio.sleep(LEADERS_CHECKED_EVERY)
+        await sleep(core.reactor, LEADERS_CHECKED_EVERY)
         cluster = await attempted(core, _metadata(rounds), core.request_timeout)
         if isinstance(cluster, Cluster):
             for node in rounds.former_leaders(nodes, cluster):

@@ -1,7 +1,6 @@
 """Users and what they may use: SCRAM credentials, client quotas."""
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -10,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from pyclient.admin.calls import AsyncCalls, BlockingCalls, answer_of, outcomes, raise_failed
 from pyclient.admin.given import mapping, names
 from pyclient.admin.routing import attempted
+from pyclient.client.core import ClientCore
 from pyclient.client.facade_base import OPTION
 from pyclient.core.calls import Call, Finish
 from pyclient.core.admin.users import HASHES, Salted, alter_quotas_call, alter_scram_call, describe_quotas_call, describe_scram_call, salted
@@ -17,6 +17,7 @@ from pyclient.descriptions.users import (
     FEWEST_ITERATIONS, MOST_ITERATIONS, QuotaEntity, QuotaName, ScramCredential, ScramDeletion, ScramPassword,
 )
 from pyclient.errors import KafkaError
+from pyclient.runtime.network import in_a_thread
 
 ScramChange: TypeAlias = ScramPassword | ScramDeletion
 Quotas: TypeAlias = Mapping[str, float | None]
@@ -57,7 +58,7 @@ class AsyncUserCalls(AsyncCalls):
         """
         given = mapping(changes, "changes", '{"anna": ScramPassword("…")}')
         wanted = {user: _changes(user, given[user]) for user in names(given, "users")}
-        hashed = {user: [await _hashed(each) for each in those] for user, those in wanted.items()}
+        hashed = {user: [await _hashed(self._core, each) for each in those] for user, those in wanted.items()}
         left = self._left_of(timeout)
         outcome: dict[str, KafkaError | None] = dict.fromkeys(hashed)
         for at in range(max(map(len, hashed.values()), default=0)):
@@ -170,8 +171,10 @@ def _altering(changes: Mapping[str, Salted | ScramDeletion], finish: Finish, dea
     return alter_scram_call(changes, finish=finish, deadline=deadline)
 
 
-async def _hashed(change: ScramChange) -> Salted | ScramDeletion:
-    return await asyncio.to_thread(salted, change, secrets.token_bytes(SALT_BYTES)) if isinstance(change, ScramPassword) else change
+async def _hashed(core: ClientCore, change: ScramChange) -> Salted | ScramDeletion:
+    if not isinstance(change, ScramPassword):
+        return change
+    return await in_a_thread(core.reactor, lambda: salted(change, secrets.token_bytes(SALT_BYTES)))
 
 
 def _changes(user: str, given: object) -> list[ScramChange]:

@@ -1,4 +1,4 @@
-"""What user threads and the client's loop share: buffers, batches, deliveries, fetched data.
+"""What user threads and the client's reactor share: buffers, batches, deliveries, fetched data.
 
 The only locks are here.
 """

@@ -24,7 +24,7 @@ cdef class Accumulator:
     cdef Py_ssize_t _max_request_size
     cdef object _codecs
     cdef object _closed                  # why no record is accepted now
-    cdef bint _unannounced               # the loop may not know of what is ready: a call of on_ready has not ended
+    cdef bint _unannounced               # the reactor may not know of what is ready: a call of on_ready has not ended
     cdef bint _shut                      # for good
 
     # The body of `append`.

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
-"""Collects records into batches: user threads append, the client's loop takes batches that are ready.
+"""Collects records into batches: user threads append, the client's reactor takes batches that are ready.
 
 Knows records, partitions, memory and the linger; knows no brokers, requests or sockets. What it does under its lock
 is in `pending_batches` (batches), `batch_memory` (buffers and waiters), `ready_queues` (what may leave) and `queues`
@@ -32,10 +32,10 @@ from pyclient.errors import BufferExhaustedError, ClientClosedError, RecordTooLa
 class Accumulator:
     """Batches of every partition, within ``buffer_memory``.
 
-    `append` is called by any thread, most other methods by the loop.
-    ``on_ready`` is called (by any thread, outside the lock) when the loop has to look: a queue that it does not hold
-    is ready (`take_ready`), or a linger ends before the loop wakes (`next_linger`). It is called again with every
-    batch until the loop has looked.
+    `append` is called by any thread, most other methods by the reactor.
+    ``on_ready`` is called (by any thread, outside the lock) when the reactor has to look: a queue that it does not hold
+    is ready (`take_ready`), or a linger ends before the reactor wakes (`next_linger`). It is called again with every
+    batch until the reactor has looked.
     ``on_outcome``, unless None, gets every record's metadata or error, where callbacks run. ``codecs`` are the codec
     and level of topics that do not use *compression*. ``wall`` returns ms since the epoch; None reads the system's
     clock, without a call.
@@ -227,7 +227,7 @@ class Accumulator:
     def seal(self, batch: Batch):
         """Compress and checksum a detached batch in the calling thread, without the lock.
 
-        A thread other than the loop's then calls ``on_ready``.
+        A thread other than the reactor's then calls ``on_ready``.
 
         A batch that cannot be compressed is released, like one that was dropped meanwhile, and fails with the cause. It
         is counted before it fails: a transaction is never found settled without it.
@@ -271,7 +271,7 @@ class Accumulator:
                 raise
             self._unannounced = False
 
-    # ---- the loop ---------------------------------------------------------------------------------------------------
+    # ---- the reactor ------------------------------------------------------------------------------------------------
 
     def set_topic(self, name, count, available):
         """Publish a topic's partitions, those of *available* with a leader; senders see them from now on."""
@@ -299,24 +299,24 @@ class Accumulator:
             topic.shares = shares
 
     def take_ready(self, now: cython.double) -> list:
-        """Queues of which something may leave now. The loop holds them, without further calls of ``on_ready`` for
+        """Queues of which something may leave now. The reactor holds them, without further calls of ``on_ready`` for
         them, until `start` or `still_ready` returns False.
         """
         with self._lock:
             return self._ready.take(now)
 
     def still_ready(self, queue: PartitionQueue) -> bool:
-        """Whether something of a queue may leave. If not, the loop no longer holds it; a change calls ``on_ready``."""
+        """Whether something of a queue may leave. If not, the reactor lets go of it; a change calls ``on_ready``."""
         with self._lock:
             return self._ready.refresh(queue)
 
     def next_linger(self):
-        """When the oldest linger ends, or None. The loop wakes at that time; later ends do not call ``on_ready``."""
+        """When the oldest linger ends, or None. The reactor wakes at that time; later ends do not call ``on_ready``."""
         with self._lock:
             return self._ready.next_linger()
 
     def wakes_at(self, at: cython.double):
-        """The loop takes its next turn at this time: no linger that ends later calls ``on_ready``."""
+        """The reactor takes its next turn at this time: no linger that ends later calls ``on_ready``."""
         with self._lock:
             self._ready.wakes_at(at)
 

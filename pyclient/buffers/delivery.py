@@ -46,6 +46,16 @@ class Observer:
     def check_wait(self):
         """Raise when the calling thread must not block."""
 
+    def wait(self, result, timeout):
+        """Block the calling thread until *result* is done, at most *timeout* seconds. Returns whether it is done."""
+        gate = threading.Lock()
+        gate.acquire()
+        result.when_done(gate.release)
+        if gate.acquire(timeout=-1 if timeout is None else timeout):
+            return True
+        result.forget(gate.release)
+        return result.done
+
     def failed(self, tp, count, error):
         """Count *count* records of partition *tp* that failed with *error*, unseen so far.
 
@@ -240,13 +250,7 @@ class BatchResult:
         if self._done:
             return True
         self.observer.check_wait()
-        gate = threading.Lock()
-        gate.acquire()
-        self.when_done(gate.release)
-        if gate.acquire(timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)):
-            return True
-        self.forget(gate.release)
-        return self._done
+        return self.observer.wait(self, None if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX))
 
     def forget(self, callback) -> bool:
         """Undo `when_done`: repeated waits with a timeout must not accumulate callbacks.

@@ -44,7 +44,7 @@ cdef class CompletedSend:
 
 cdef class AsyncFastSend:
     cdef public SendPath _send_path
-    cdef object _not_started   # weak references to coroutines, in the order of their calls
+    cdef object _not_queued   # weak references to coroutines, in the order of their calls
 
     # Private.
     cdef bint may_append(self) except -1

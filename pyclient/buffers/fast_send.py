@@ -21,7 +21,7 @@ from cython.cimports.pyclient.buffers.am_send import PYGEN_RETURN, PySendResult,
 import inspect
 from collections import deque
 from functools import update_wrapper
-from inspect import CORO_CREATED, getcoroutinestate
+from inspect import CORO_CLOSED, getcoroutinestate
 from threading import get_ident
 from warnings import warn
 from weakref import ref
@@ -216,31 +216,31 @@ class AsyncFastSend:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def may_append(self) -> cython.bint:
-        """Whether the fast path is allowed: on the producer's loop, with every earlier `send` coroutine started."""
+        """Whether the fast path is allowed: on the producer's loop, with every earlier `send` coroutine at its end."""
         if self._send_path is None:
             return False
-        while self._not_started:
-            coroutine = self._not_started[0]()
-            if coroutine is not None and getcoroutinestate(coroutine) == CORO_CREATED:
+        while self._not_queued:
+            coroutine = self._not_queued[0]()
+            if coroutine is not None and getcoroutinestate(coroutine) != CORO_CLOSED:
                 return False
-            self._not_started.popleft()
+            self._not_queued.popleft()
         return self._send_path.on_loop()
 
     @cython.cfunc
     def in_order(self, coroutine: object) -> object:
-        """Keep later simple records behind *coroutine* until it starts."""
+        """Keep later simple records behind *coroutine* until it has queued its record."""
         if self._send_path is not None:
-            if self._not_started is None:
-                self._not_started = deque()
-            self._not_started.append(ref(coroutine))
+            if self._not_queued is None:
+                self._not_queued = deque()
+            self._not_queued.append(ref(coroutine))
         return coroutine
 
 
 def async_fast_send(method):
     """Decorate the coroutine method ``send`` of an `AsyncFastSend`, as `fast_send` does for a sync one.
 
-    While the coroutine of an earlier call has not started, simple records take the decorated method too: none
-    overtakes a record that was sent before it.
+    While the coroutine of an earlier call has not ended, simple records take the decorated method too: none overtakes
+    a record that was sent before it.
     """
     def send(self: AsyncFastSend, topic: object, value: object = None, key: object = None, *, partition: object = None,
              timestamp: object = None, headers: object = (), on_delivery: object = None,

@@ -1,5 +1,5 @@
 # cython: language_level=3, freethreading_compatible=True
-"""Fetched data between the loop, which puts it, and one user thread, which takes it; bounded in bytes, undecoded.
+"""Fetched data between the reactor, which puts it, and one user thread, which takes it; bounded in bytes, undecoded.
 
 Knows entries, partitions and generations; knows no brokers and no records. Rule: what was fetched for an older
 generation of a partition (before a seek or a new assignment) is never returned (C03). Only the entry that was taken
@@ -11,7 +11,6 @@ lock's ``__enter__`` and the block, a lock that Python code holds may stay held.
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
@@ -75,14 +74,13 @@ Entry: TypeAlias = Chunk | Failure
 class FetchBuffer:
     """Entries in order of arrival.
 
-    ``on_room`` is called when the loop waits for room and there is some, ``on_data`` when there is data.
+    ``on_room`` is called when the reactor waits for room and there is some, ``on_data`` when there is data.
     """
 
     def __init__(self) -> None:
         self.on_room: Callable[[], object] = _nothing
         self.on_data: Callable[[], object] = _nothing
         self._lock = threading.Lock()
-        self._signal = threading.Lock()  # used as an event: released when something is new, acquired by `wait`
         self._entries: deque[Entry] = deque()
         self._taken: Entry | None = None  # not among the entries: the user's thread takes records from it
         self._open: Entry | None = None  # the one whose first batches may be open; among the entries, or taken
@@ -91,7 +89,7 @@ class FetchBuffer:
         self._paused: frozenset[TopicPartition] = frozenset()
         self._bytes = 0
         self._drained: dict[TopicPartition, None] = {}  # in order, so that a run can be repeated exactly
-        self._awaited: set[TopicPartition] = set()  # whose room the loop waits for; for any other it need not be woken
+        self._awaited: set[TopicPartition] = set()  # whose room the reactor waits for; for any other it need not be woken
         self._bytes_awaited = False
         self._woken = False
         self.nudged = False
@@ -112,7 +110,7 @@ class FetchBuffer:
     def __repr__(self) -> str:
         return f"<FetchBuffer {len(self._entries)} entries {self._bytes} B>"
 
-    # ---- the loop ---------------------------------------------------------------------------------------------------
+    # ---- the reactor ------------------------------------------------------------------------------------------------
 
     def count(self, tp: TopicPartition) -> int:
         """How many entries of this partition are buffered."""
@@ -138,7 +136,7 @@ class FetchBuffer:
                 return
             self._add(entry)
             self._entries.append(entry)
-        self._notify()
+        self.on_data()
 
     def renew(self, tp: TopicPartition, generation: int | None) -> None:
         """Begin a generation of a partition (None: it is not assigned any more) and drop the data of older ones."""
@@ -156,7 +154,7 @@ class FetchBuffer:
         """Hold back the data of exactly these partitions, keeping it."""
         with self._lock:
             self._paused = frozenset(partitions)
-        self._notify()
+        self.on_data()
 
     def unread(self, tp: TopicPartition) -> int | None:
         """The first buffered offset that was not returned; None when everything was."""
@@ -221,26 +219,14 @@ class FetchBuffer:
         if over:
             self.use_up(entry)
 
-    def wait(self, timeout: float | None) -> bool:
-        """Block until there is data, `wake` or `nudge` was called, or *timeout* seconds passed (None: no limit).
-
-        Returns whether there is data.
-        """
-        until = None if timeout is None else time.monotonic() + timeout
-        while not (self._woken or self.nudged or self.ready()):
-            # What came since the check has released the lock, also from a signal handler in this thread.
-            if not self._signal.acquire(timeout=-1 if until is None else min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX)):
-                break
-        return self.ready()
-
     def ready(self) -> bool:
         """Whether `take` would return an entry."""
         return self.next() is not None
 
     def wake(self) -> None:
-        """End a `wait`, now or the next one. Takes no lock: the handler of a signal may call it anywhere."""
+        """End a poll's wait, now or the next one. Takes no lock: the handler of a signal may call it anywhere."""
         self._woken = True
-        self._notify()
+        self.on_data()
 
     @property
     def woken(self) -> bool:
@@ -248,9 +234,9 @@ class FetchBuffer:
         return self._woken
 
     def nudge(self) -> None:
-        """End a `wait`: there is a rebalance to carry out."""
+        """End a poll's wait: there is a rebalance to carry out."""
         self.nudged = True
-        self._notify()
+        self.on_data()
 
     def take_wake(self) -> bool:
         """Whether `wake` was called since the last time."""
@@ -258,16 +244,6 @@ class FetchBuffer:
             return False
         self._woken = False  # only `wake` sets it: a call between these two lines counts as this one
         return True
-
-    # ---- without the lock -------------------------------------------------------------------------------------------
-
-    def _notify(self) -> None:
-        """Something is new: end a `wait`."""
-        try:  # without `suppress`: this is between a record and the thread that waits for it
-            self._signal.release()
-        except RuntimeError:
-            pass  # it is released already
-        self.on_data()
 
     # ---- under the lock ---------------------------------------------------------------------------------------------
 

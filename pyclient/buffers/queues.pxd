@@ -9,7 +9,7 @@ cdef class PartitionQueue:
     cdef readonly object waiting   # deque of Batch: SEALING, SEALED or IN_FLIGHT
     cdef object _open              # the Batch that takes records
     cdef bint _due                 # the open batch may leave: its linger has ended, flush was called, or senders wait for memory
-    cdef bint _listed              # in the list of `ReadyQueues`, or held by the loop
+    cdef bint _listed              # in the list of `ReadyQueues`, or held by the reactor
     cdef bint _leaderless
     cdef Py_ssize_t _held          # bytes of memory that its batches take
     cdef Py_ssize_t _filled        # bytes of the last batch that was not compressed

@@ -64,7 +64,7 @@ class TopicQueues:
 
     @property
     def available(self):
-        with cython.critical_section(self):  # without a GIL the loop could free it between the read and its use
+        with cython.critical_section(self):  # without a GIL the reactor could free it between the read and its use
             return self._available
 
     def pick(self, draw: cython.double):
@@ -116,7 +116,7 @@ class TopicQueues:
 @cython.final
 @cython.cclass
 class TopicTable:
-    """The topics with known partitions, and which of them changed since the loop read them.
+    """The topics with known partitions, and which of them changed since the reactor read them.
 
     The fields are declared in queues.pxd.
     """

@@ -8,10 +8,10 @@ from pyclient.buffers.queues cimport PartitionQueue
 @cython.final
 cdef class ReadyQueues:
     cdef double _linger
-    cdef dict _listed            # queues in the order of their listing, each once; the loop may hold some of them
+    cdef dict _listed            # queues in the order of their listing, each once; the reactor may hold some of them
     cdef object _lingering       # open batches in the order in which their linger ends
-    cdef double _wake_at         # when the loop looks without being woken
-    cdef bint changed            # the loop must be woken: it does not know of a listed queue, or of a linger that ends before _wake_at
+    cdef double _wake_at         # when the reactor looks without being woken
+    cdef bint changed            # the reactor must be woken: it does not know of a listed queue, or of a linger that ends before _wake_at
 
     cdef object add(self, PartitionQueue queue)
     cdef object start_linger(self, Batch batch)

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
-"""Which queues have a batch that may leave, when the next linger ends, and whether the loop has to be woken for it.
+"""Which queues have a batch that may leave, when the next linger ends, and whether the reactor has to be woken for it.
 
 Knows queues and the states of their batches; knows no memory or records. Every call is made under the Accumulator's
 lock.
-Rule: a queue is listed once. The loop holds it from `take` until `refresh` returns False: nothing of it may leave.
+Rule: a queue is listed once. The reactor holds it from `take` until `refresh` returns False: nothing of it may leave.
 """
 import cython
 from cython.cimports.libc.math import INFINITY
@@ -26,7 +26,7 @@ class ReadyQueues:
 
     @cython.cfunc
     def add(self, queue: PartitionQueue) -> object:
-        """List a queue, unless it is listed or the loop holds it."""
+        """List a queue, unless it is listed or the reactor holds it."""
         if not queue._listed:
             queue._listed = self.changed = True
             self._listed[queue] = None
@@ -51,7 +51,7 @@ class ReadyQueues:
 
     @cython.cfunc
     def take(self, now: cython.double) -> list:
-        """The listed queues of which something may leave, for the loop to hold."""
+        """The listed queues of which something may leave, for the reactor to hold."""
         while self._lingering:
             batch: Batch = next(iter(self._lingering))
             if now < batch.created + self._linger:
@@ -69,7 +69,7 @@ class ReadyQueues:
     def refresh(self, queue: PartitionQueue) -> cython.bint:
         """Whether something of the queue may leave.
 
-        If not, the loop no longer holds it and the next change lists it.
+        If not, the reactor no longer holds it and the next change lists it.
         """
         queue._listed = self._may_leave(queue)
         return queue._listed
@@ -88,7 +88,7 @@ class ReadyQueues:
     def next_linger(self) -> object:
         """When the oldest linger ends, or None.
 
-        The loop wakes at that time; a linger that ends later does not wake it.
+        The reactor wakes at that time; a linger that ends later does not wake it.
         """
         self._wake_at = INFINITY
         if not self._lingering:
@@ -99,5 +99,5 @@ class ReadyQueues:
 
     @cython.cfunc
     def wakes_at(self, at: cython.double) -> object:
-        """The loop looks then, perhaps before the oldest linger ends."""
+        """The reactor looks then, perhaps before the oldest linger ends."""
         self._wake_at = at

@@ -1,10 +1,9 @@
 """The base of producers, consumers and admin clients: connections, metadata, calls, and the driver that runs them.
 
-All of it runs on one event loop. Facades translate their calls to it; protocol decisions are in `pyclient.core`.
+All of it runs in steps of one reactor. Facades translate their calls to it; protocol decisions are in `pyclient.core`.
 """
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -19,16 +18,18 @@ from pyclient.core.metadata import Metadata
 from pyclient.core.outages import Outages
 from pyclient.core.acl_errors import error_of
 from pyclient.errors import (
-    AuthenticationError, BootstrapError, ClientClosedError, ClientForkedError, ConfigurationError, IllegalStateError, KafkaError, MetadataTimeoutError, WrongEventLoopError, error_for,
+    AuthenticationError, BootstrapError, ClientClosedError, ClientForkedError, ConfigurationError, IllegalStateError, KafkaError, MetadataTimeoutError, error_for,
     raisable, sentence,
 )
 from pyclient.metrics import METADATA_AGE, Metrics
 from pyclient.records import Node
+from pyclient.reactor.tasks import Future
 from pyclient.runtime import process_hooks
 from pyclient.client.driver import Driver
 from pyclient.runtime.environment import environment
 from pyclient.net.pool import PoolOptions, ConnectionPool
-from pyclient.runtime.transport import Network, SocketOptions
+from pyclient.runtime.network import Network, SocketOptions
+from pyclient.runtime.portals import Portal
 from pyclient.net.security import Security
 
 _log = logging.getLogger(__name__)
@@ -37,18 +38,23 @@ CONTROL_REQUESTS: Final = 8
 
 
 class ClientCore:
-    """One client on one loop. Made anywhere, bound to a loop by `start`."""
+    """One client on one reactor, that of *portal*. Made anywhere, opened by `start`."""
 
-    def __init__(self, config: ClientConfig, *, topics_idle_after: float = float("inf"), create_topics: bool = False) -> None:
+    data_use: Use | None = None
+    """Of the connections for records."""
+
+    def __init__(self, config: ClientConfig, portal: Portal, *, topics_idle_after: float = float("inf"), create_topics: bool = False) -> None:
         self.of_controllers = bool(getattr(config, "bootstrap_controllers", ()))
         """Whether this client is bound to controllers instead of brokers (KIP-919)."""
         if not config.bootstrap_servers and not self.of_controllers:
             raise ConfigurationError("bootstrap_servers is not set: give at least one broker's host:port", option="bootstrap_servers")
         self.config = config
+        self.portal = portal
+        self.reactor = portal.reactor
         self.environment = environment()
         self.clock = self.environment.clock
         self.random = self.environment.random()
-        self.driver = Driver(self.clock)
+        self.driver = Driver(self.reactor, self.clock)
         usual = ExponentialBackoff(_seconds(config.retry_backoff_ms), _seconds(config.retry_backoff_max_ms), self.random)
         self.backoff = WaitPolicy(config.retry_backoff, usual) if config.retry_backoff is not None else WaitPolicy(usual)
         self.request_timeout = _seconds(config.request_timeout_ms)
@@ -58,7 +64,7 @@ class ClientCore:
         self.metrics.watch(METADATA_AGE, self._metadata_age)
         self.outages = Outages(config.ROLE, self.metadata, self.connections.failure_report)
         self.calls = Calls(self.metadata, request_timeout=self.request_timeout, backoff=self.backoff)
-        self.loop: asyncio.AbstractEventLoop | None = None
+        self.started = False
         self._ended = False
         self.closed: KafkaError | None = None
         self.refused: KafkaError | None = None
@@ -88,15 +94,15 @@ class ClientCore:
             max_in_flight={Use.CONTROL: CONTROL_REQUESTS, Use.COORDINATION: CONTROL_REQUESTS, Use.MEMBERSHIP: UNANSWERED, Use.FETCH: UNANSWERED,
                            Use.PRODUCE: getattr(config, "max_in_flight_requests_per_connection", UNANSWERED)},
             sockets=SocketOptions(config.send_buffer_bytes, config.receive_buffer_bytes),
-            security=Security.of(config, self.environment, self.random),
+            security=Security.of(config, self.environment, self.portal, self.random),
             canonical_bootstrap=config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only",
         )
         # Bootstrap addresses are nodes with negative ids, until metadata brings the brokers' own ids.
         addresses = config.bootstrap_servers or getattr(config, "bootstrap_controllers", ())
         bootstrap = [Node(-2 - at, address.host, address.port) for at, address in enumerate(addresses)]
-        return ConnectionPool(options, network, clock=self.clock, random=self.random, bootstrap=bootstrap,
+        return ConnectionPool(self.reactor, options, network, clock=self.clock, random=self.random, bootstrap=bootstrap,
                      metrics=self.metrics, on_change=self.driver.wake, on_quiet=self.driver.wake_by, on_failure=self._on_failure, on_refused=self._on_refused,
-                     on_silence=self._on_silence)
+                     on_silence=self._on_silence, data_use=self.data_use, on_data=self.driver.wake_data)
 
     def _make_metadata(self, topics_idle_after: float, *, create_topics: bool) -> Metadata:
         config = self.config
@@ -113,21 +119,24 @@ class ClientCore:
         """The managers that the driver polls, in this order."""
         return [self.metadata, self.calls, self.outages]
 
+    def data_manager(self) -> Manager | None:
+        """The one of them that sends or fetches records, on connections for `data_use`."""
+        return None
+
     async def start(self) -> None:
-        """Bind the client to the running loop and start its driver."""
+        """Start its driver."""
         if self.closed is not None:
             raise raisable(self.closed)
-        if self.loop is not None:
+        if self.started:
             raise IllegalStateError(f"this {self.config.ROLE} is open already: enter it once")
-        self.loop = asyncio.get_running_loop()
-        self.driver.start(self.connections, self.managers())
+        self.started = True
+        self.driver.start(self.connections, self.managers(), self.data_manager())
 
     async def close(self) -> None:
         """End every call and close every connection. Idempotent; the next close does what a cancellation ended."""
         if self._ended or self.is_forked:
             return
         if self.closed is None:
-            self.check_loop()
             self.closed = ClientClosedError(f"this {self.config.ROLE} is closed: open a new one")
         self.calls.close(self.closed)
         self.driver.stop(self.closed)
@@ -140,21 +149,17 @@ class ClientCore:
         self.closed = ClientForkedError(
             f"this {self.config.ROLE} was opened before a fork and belongs to the parent process: open a new one in the child")
         self.connections.drop()
+        self.reactor.forked()
 
     def check_open(self) -> None:
         """Raise when the client was closed, forked, or is used on another loop than its own."""
         if self.closed is not None:
             raise raisable(self.closed)
-        if self.loop is None:
+        if not self.started:
             raise IllegalStateError(f"this {self.config.ROLE} is not open yet: use it inside `async with`, or `await` its start()")
-        self.check_loop()
+        self.portal.check_here()
         if self.refused is not None:
             raise raisable(self.refused)
-
-    def check_loop(self) -> None:
-        """Raise when the client was entered on another loop than the running one."""
-        if self.loop is not None and asyncio.get_running_loop() is not self.loop:
-            raise WrongEventLoopError(f"this {self.config.ROLE} belongs to another event loop, the one it was entered on: use it there")
 
     @property
     def is_forked(self) -> bool:
@@ -176,7 +181,7 @@ class ClientCore:
     async def call(self, make: Callable[[Finish, float | None], Call], timeout: float | None) -> Any:
         """Submit a call and wait for its result; cancelling the wait drops the call."""
         self.check_open()
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: Future[Any] = Future(self.reactor)
 
         def finish(result: Any, error: BaseException | None) -> None:
             if future.done():
@@ -259,14 +264,14 @@ class ClientCore:
             self.on_refused(error)
 
     def on_refused(self, error: AuthenticationError) -> None:
-        """Called once, on the loop, when `refused` was set. For subclasses."""
+        """Called once, in a step, when `refused` was set. For subclasses."""
 
     def _on_cluster(self, cluster: Cluster) -> None:
         self.connections.update_nodes(cluster.nodes)
         self.on_cluster(cluster)
 
     def on_cluster(self, cluster: Cluster) -> None:
-        """Called on the loop with each new view of the cluster. For subclasses."""
+        """Called in a step with each new view of the cluster. For subclasses."""
 
 
 def _seconds(milliseconds: int) -> float:

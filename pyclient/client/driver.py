@@ -1,10 +1,9 @@
-"""The loop of one client: polls the managers in a fixed order until none emits a request, then sleeps.
+"""The driver of one client: polls the managers in a fixed order until none emits a request, then sleeps.
 
-Knows managers, connections and the clock; knows no topics. Everything runs on one asyncio loop.
+Knows managers, connections and the clock; knows no topics. Everything runs in steps of the client's reactor.
 """
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
@@ -12,47 +11,59 @@ from typing import Any, Final, TypeVar
 from pyclient.core.manager import Manager, Request, earliest
 from pyclient.errors import KafkaError, raisable
 from pyclient.net.pool import ConnectionPool
-from pyclient.runtime.loop_thread import runs_here
+from pyclient.reactor.reactor import Reactor, Timer
+from pyclient.reactor.tasks import Future, Timeout
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 ROUNDS: Final = 1000
 """Most rounds of one turn; more is a defect."""
 DEFECT_PAUSE: Final = 1.0
-"""Seconds without a timer after a manager raised: its deadline may stay in the past, which would spin the loop."""
+"""Seconds without a timer after a manager raised: its deadline may stay in the past, which would spin the reactor."""
 
 
 class Driver:
-    """Runs managers over connections. `start` binds it to the running loop."""
+    """Runs managers over connections."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, reactor: Reactor, clock: Callable[[], float]) -> None:
+        self._reactor = reactor
         self._clock = clock
         self._managers: list[Manager] = []
+        self._data: Manager | None = None
+        self._others: list[Manager] = []
+        self._others_deadline: float | None = None
+        self._everyone = True
+        """In the next turn every manager is polled, not only that of the records."""
         self._connections: ConnectionPool | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._scheduled = False
         self._turning = False
         self._again = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._timer_at: float | None = None
-        self._waiters: dict[asyncio.Future[Any], Callable[[], Any]] = {}
+        self._waiters: dict[Future[Any], Callable[[], Any]] = {}
         self._closed = False
         self._stopped_by: KafkaError | None = None
         self.on_sleep: Callable[[float], object] = lambda at: None
-        """Called with the time of the next turn, when the loop goes to sleep."""
+        """Called with the time of the next turn, at the end of one."""
         self.turns = 0
 
-    def start(self, connections: ConnectionPool, managers: Iterable[Manager]) -> None:
-        """Start on the running loop."""
-        self._loop = asyncio.get_running_loop()
+    def start(self, connections: ConnectionPool, managers: Iterable[Manager], data: Manager | None = None) -> None:
+        """Take the first turn soon. *data* is the manager that sends or fetches records: most events concern it."""
         self._connections = connections
         self._managers = list(managers)
+        self._data = data
+        self._others = [each for each in self._managers if each is not data]
         self.wake()
 
     # ---- waking up --------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """An event on the loop: take a turn soon."""
+        """An event in a step that may concern every manager: take a turn soon."""
+        self._everyone = True
+        self.wake_data()
+
+    def wake_data(self) -> None:
+        """An event in a step that concerns the manager of the records alone."""
         if self._turning:
             self._again = True
         else:
@@ -61,26 +72,19 @@ class Driver:
     def wake_by(self, deadline: float) -> None:
         """An event that concerns no manager: take a turn soon if a caller waits for a condition, else by *deadline*."""
         if self._waiters:
-            self.wake()
+            self.wake_data()
         elif not self._closed and not self._turning:
             self._set_timer(deadline)
 
     def wake_from_anywhere(self) -> None:
-        """As `wake`, from any thread. Many calls before the turn cost one."""
+        """As `wake_data`, from any thread. Many calls before the turn cost one."""
         self._schedule()
 
     def _schedule(self) -> None:
-        if self._scheduled or self._closed or self._loop is None:
+        if self._scheduled or self._closed or self._connections is None:
             return
-        try:
-            self._scheduled = True
-            schedule = self._loop.call_soon if runs_here(self._loop) else self._loop.call_soon_threadsafe
-            schedule(self._turn)
-        except BaseException as error:  # Ctrl-C, or the end of the stack, in a user's thread: the turn may not be scheduled
-            self._scheduled = False
-            if type(error) is not RuntimeError:  # a RecursionError is one too
-                raise
-            _log.debug("woken after the loop was closed")
+        self._scheduled = True
+        self._reactor.call_soon(self._turn)
 
     # ---- the turn ---------------------------------------------------------------------------------------------------
 
@@ -92,11 +96,11 @@ class Driver:
         self._turning = True
         not_before = 0.0
         try:
-            self._connections.tick(self._clock())
-            self._poll_managers(self._connections)
+            self._poll(self._connections)
         except Exception:  # noqa: BLE001 one defect must not stop the other managers
             _log.exception("a defect in the client: a manager raised; the client continues with the next event")
             not_before = self._clock() + DEFECT_PAUSE
+            self._everyone = True
             self._disarm()
         finally:
             self._turning = False
@@ -104,11 +108,24 @@ class Driver:
             self._settle_waiters()
         self._sleep(self._connections, not_before)
 
-    def _poll_managers(self, connections: ConnectionPool) -> None:
+    def _poll(self, connections: ConnectionPool) -> None:
+        """Poll the manager of the records; all if there was something for the others before, or is now."""
+        if self._data is not None and not self._concerns_others():
+            connections.start_window(self._clock())
+            self._poll_managers(connections, [self._data])
+        if self._data is None or self._concerns_others():
+            self._everyone = True
+            connections.tick(self._clock())
+            self._poll_managers(connections, self._managers)
+
+    def _concerns_others(self) -> bool:
+        return self._everyone or any(each.needs_poll for each in self._others)
+
+    def _poll_managers(self, connections: ConnectionPool, managers: Iterable[Manager]) -> None:
         for _ in range(ROUNDS):
             self._again = False
             now = self._clock()
-            for manager in self._managers:
+            for manager in managers:
                 for request in manager.poll(now, connections):
                     self._send(connections, request)
             if not self._again:
@@ -117,12 +134,22 @@ class Driver:
 
     def _send(self, connections: ConnectionPool, request: Request) -> None:
         connections.send(request)
-        if not request.answered:  # acks=0: it occupies no slot, so more may follow; but the loop has other work too
+        if not request.answered:  # acks=0: it occupies no slot, so more may follow; but the reactor has other work too
             self._schedule()
 
     def _sleep(self, connections: ConnectionPool, not_before: float) -> None:
-        deadline = earliest(*self._deadlines(connections))
+        deadline = self._deadline(connections)
         self._sleep_until(None if deadline is None else max(deadline, not_before))
+
+    def _deadline(self, connections: ConnectionPool) -> float | None:
+        """Behind a turn. Managers that were not polled, and connections that nothing was written to, keep theirs."""
+        if self._everyone or self._data is None:
+            self._everyone = False
+            self._others_deadline = earliest(*[each.next_deadline() for each in self._others])
+            mine = None if self._data is None else self._data.next_deadline()
+            first = earliest(mine, self._others_deadline)
+            return earliest(first, connections.next_deadline(first))
+        return earliest(self._data.next_deadline(), self._others_deadline, connections.due)
 
     def _deadlines(self, connections: ConnectionPool) -> Iterator[float | None]:
         """The managers' first: those of connections take longer to find."""
@@ -141,11 +168,11 @@ class Driver:
 
     def _set_timer(self, deadline: float) -> None:
         """Keep an earlier timer: its turn sets the next one. Otherwise each request would cancel and set a timer."""
-        if self._loop is None or (self._timer_at is not None and self._timer_at <= deadline):
+        if self._timer_at is not None and self._timer_at <= deadline:
             return
         self._disarm()
         self._timer_at = deadline
-        self._timer = self._loop.call_at(self._loop.time() + max(0.0, deadline - self._clock()), self._on_timer)
+        self._timer = self._reactor.call_at(deadline, self._on_timer)
 
     def _disarm(self) -> None:
         if self._timer is not None:
@@ -163,6 +190,7 @@ class Driver:
         if first is None or first > now:
             self._sleep_until(first)
             return
+        self._everyone = True
         self._turn()
 
     def _first_deadline(self, connections: ConnectionPool, now: float) -> float | None:
@@ -186,11 +214,11 @@ class Driver:
         now = condition()
         if now is not None:
             return now
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        future: Future[T] = Future(self._reactor)
         self._waiters[future] = condition
         self.wake()
         try:
-            async with asyncio.timeout(timeout):
+            async with Timeout(self._reactor, timeout):
                 return await future
         except TimeoutError:
             if future.done() and not future.cancelled():
@@ -209,7 +237,7 @@ class Driver:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise KafkaError("the client's loop has stopped") if self._stopped_by is None else raisable(self._stopped_by)
+            raise KafkaError("the client's reactor has stopped") if self._stopped_by is None else raisable(self._stopped_by)
 
     # ---- stopping ---------------------------------------------------------------------------------------------------
 
@@ -222,7 +250,7 @@ class Driver:
                 future.set_exception(error)
 
 
-def _settle(future: asyncio.Future[Any], condition: Callable[[], Any]) -> None:
+def _settle(future: Future[Any], condition: Callable[[], Any]) -> None:
     try:
         found = condition()
     except Exception as error:  # noqa: BLE001 raised to the waiting caller

@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn
 
 from pyclient.errors import KafkaError, raisable, with_article
 from pyclient.client.core import ClientCore
+from pyclient.runtime.portals import LoopPortal
 
 
 class _Option(float):
@@ -85,8 +86,8 @@ class Facade:
 
     def __del__(self) -> None:
         core = getattr(self, "_core", None)
-        if core is None or core.closed is not None or core.loop is None:
-            return  # never made, never opened, or closed
+        if core is None or core.closed is not None or not core.started or not hasattr(self, "_portal"):
+            return  # never made, never opened, closed, or the admin within a sync one, which has a warning of its own
         warnings.warn(self._unclosed(), ResourceWarning, source=self, stacklevel=2)
         if not sys.is_finalizing():
             self._forget()
@@ -98,10 +99,10 @@ class Facade:
 
 
 class AsyncFacade(Facade):
-    """A facade whose core runs on the user's loop."""
+    """A facade whose reactor the user's loop leads."""
+
+    _portal: LoopPortal
 
     def _forget(self) -> None:
         """Close its connections on the user's loop, if that still runs."""
-        core, loop = self._core, self._core.loop
-        if loop is not None and loop.is_running():
-            loop.call_soon_threadsafe(lambda: loop.create_task(core.close(), name="pyclient ends an unclosed client"))
+        self._portal.stop_after(self._core.close)

@@ -2,7 +2,7 @@
 # cython: freethreading_compatible=True, embedsignature=True
 """How batches and records are read, checked before any of their bytes is trusted.
 
-Reading has two steps. `read_batches` splits a response and parses the fixed headers, cheap enough for the loop.
+Reading has two steps. `read_batches` splits a response and parses the fixed headers, cheap enough for the reactor.
 `RecordBatch.open`, in the thread that wants the records, verifies the checksum, then decompresses, then scans every
 record once and checks every length. The old message formats 0 and 1 are first written as format 2. Decoding afterwards
 repeats no check and cannot fail. Any damage raises `CorruptRecordError` and nothing else, before memory is
@@ -35,7 +35,7 @@ HEADER_SIZE = 61
 OLD_SIZE = cython.declare(cython.Py_ssize_t, 128)  # memory for an old batch is four times that; see read_batches
 OLD_ROOM = cython.declare(cython.Py_ssize_t, 128 * 1024)
 NO_LIMIT = cython.declare(cython.Py_ssize_t, 0x7FFFFFFFFFFFFFFF)
-CONTROL_LIMIT = cython.declare(cython.Py_ssize_t, 4096)  # the loop opens control batches, and no broker writes larger ones
+CONTROL_LIMIT = cython.declare(cython.Py_ssize_t, 4096)  # the reactor opens control batches, and no broker writes larger ones
 SMALLEST_RECORD = cython.declare(cython.int, 7)  # length, attributes, timestamp, offset, key, value, headers: a byte each
 
 _CONTROL_TYPES = {0: "ABORT", 1: "COMMIT", 2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION", 6: "KRAFT_VOTERS"}

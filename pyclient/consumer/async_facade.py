@@ -27,6 +27,8 @@ from pyclient.plugins import AnyAsyncRebalanceListener
 from pyclient.records import (
     ConsumerGroupMetadata, K_co, OffsetAndMetadata, OffsetAndTimestamp, SubscriptionPattern, TopicPartition, V_co)
 from pyclient.serializing import AnyDeserializer
+from pyclient.runtime.environment import loop_reactor
+from pyclient.runtime.portals import LoopPortal
 from pyclient.runtime.steps import Step, Steps, await_steps
 
 T = TypeVar("T")
@@ -60,7 +62,8 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
         """
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         plugins = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors}
-        super().__init__(config, {**options, **plugins}, interceptors, topics, rebalance_listener)
+        self._portal = LoopPortal("consumer", loop_reactor())
+        super().__init__(self._portal, config, {**options, **plugins}, interceptors, topics, rebalance_listener)
 
     # ---- assignment: plain functions, since they never wait ---------------------------------------------------------
 
@@ -355,8 +358,8 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
         await self.close(timeout, leave=leave)
 
     async def __aenter__(self) -> Self:
-        self._core.buffer.on_data = self._core.notify_data
-        await self._core.start()
+        self._core.awaits_data = True
+        await self._portal.open(self._core.start)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -368,12 +371,11 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
     async def _close(self, timeout: float | None, *, clean: bool, leave: bool | None = None) -> None:
         if self._core.closed is not None:
             return
-        self._core.check_loop()
+        self._portal.check_here()
         try:
-            await await_steps(self._finish(timeout, clean=clean, leave=leave), _perform)
+            await await_steps(self._finish(timeout, clean=clean, leave=leave), self._perform)
         finally:
-            await self._core.close()
-            await self._pending_commits.wait()
+            await self._portal.close(self._end, closed=False)
             self._pending_commits.run_callbacks()
             self._consumed_positions.close()
 
@@ -381,22 +383,23 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
 
     async def _drive(self, steps: Steps[Step, T]) -> T:
         self._core.check_open()
-        return await await_steps(steps, _perform)
+        return await await_steps(steps, self._perform)
 
     def _run_on_loop(self, function: Callable[[], T]) -> T:
         self._core.check_open()
-        return function()
+        return self._portal.run(function)
 
     def _start(self, make: Callable[[Turn | None], Coroutine[Any, Any, None]]) -> CommitTask:
         self._core.check_open()
         turn = self._core.commits.order.announce()  # now: a commit that is awaited before the task begins comes after it
-        task = asyncio.get_running_loop().create_task(make(turn))
-        task.add_done_callback(lambda _: turn.end())  # it may be cancelled before it runs
-        return task
+        return self._portal.submit(lambda: make(turn))
 
     def _user(self) -> object:
         return asyncio.current_task()
 
+    def _perform(self, step: Step) -> Coroutine[Any, Any, Any]:
+        return step.run_async(self._portal)
 
-def _perform(step: Step) -> Coroutine[Any, Any, Any]:
-    return step.run_async()
+    async def _end(self) -> None:
+        await self._core.close()
+        await self._pending_commits.wait()

@@ -1,13 +1,16 @@
 """The order of commits: each begins when those announced before it have ended (C24), whichever task runs first."""
 from __future__ import annotations
 
-import asyncio
+from pyclient.reactor.reactor import Reactor
+from pyclient.reactor.tasks import Future
+
 
 
 class CommitOrder:
     """Turns are taken in the order in which they were announced."""
 
-    def __init__(self) -> None:
+    def __init__(self, reactor: Reactor) -> None:
+        self.reactor = reactor
         self._turns: list[Turn] = []
 
     def announce(self) -> Turn:
@@ -29,16 +32,16 @@ class CommitOrder:
 
 
 class Turn:
-    """One place in the order; everything but its announcement happens on the loop."""
+    """One place in the order; everything but its announcement happens in steps."""
 
     def __init__(self, order: CommitOrder) -> None:
         self._order = order
-        self._called: asyncio.Future[None] | None = None
+        self._called: Future[None] | None = None
 
     async def begins(self) -> None:
         """Wait until all earlier turns have ended."""
         while not self._order.is_first(self):
-            self._called = asyncio.get_running_loop().create_future()
+            self._called = Future(self._order.reactor)
             await self._called
 
     def call(self) -> None:

@@ -1,7 +1,6 @@
 """Commits of one consumer, sent in the order in which they were started (C24), and lookups of committed offsets."""
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from pyclient.core.group.coordinator import Identity
 from pyclient.core.group.membership import Membership
 from pyclient.core.group.offsets import NOT_A_MEMBER, commit_call, committed_call
 from pyclient.errors import IllegalStateError, KafkaError, KafkaTimeoutError, RebalanceInProgressError
+from pyclient.reactor.tasks import Timeout
 from pyclient.records import OffsetAndMetadata, TopicPartition
 from pyclient.client.core import ClientCore
 from pyclient.consumer.commit_order import CommitOrder, Turn
@@ -24,7 +24,7 @@ class Commits:
         self._group_id = config.group_id
         self._instance_id = config.group_instance_id
         self._membership = membership
-        self.order = CommitOrder()
+        self.order = CommitOrder(core.reactor)
 
     def group(self) -> str:
         """The group id.
@@ -63,7 +63,7 @@ class Commits:
 
     async def _begins(self, turn: Turn, timeout: float | None) -> None:
         try:
-            async with asyncio.timeout(timeout):
+            async with Timeout(self._core.reactor, timeout):
                 await turn.begins()
         except TimeoutError:
             raise KafkaTimeoutError(f"earlier commits have not ended after {timeout} s; this one was not sent") from None

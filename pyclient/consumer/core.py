@@ -1,7 +1,6 @@
-"""The part of a consumer that runs on the client's loop: positions, fetches and group membership."""
+"""The part of a consumer that runs in steps of its reactor: positions, fetches and group membership."""
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections import deque
@@ -16,9 +15,11 @@ from pyclient.core.fetching.lookups import EARLIEST, LATEST, OffsetLookups
 from pyclient.core.group.changes import Change, ChangeKind
 from pyclient.core.group.membership import Membership
 from pyclient.core.group.subscription import Subscription
-from pyclient.core.manager import Manager
+from pyclient.core.manager import Manager, Use
 from pyclient.errors import AuthenticationError, BootstrapError, ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError, raisable
 from pyclient.metrics import ASSIGNED_PARTITIONS, FAILED_REBALANCES, FETCH_BUFFERED, REBALANCES, RECORDS_LAG
+from pyclient.reactor.reactor import Waiter
+from pyclient.reactor.tasks import Event, Future, Timeout
 from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.client.core import ClientCore
 from pyclient.consumer.commit_order import Turn
@@ -26,8 +27,8 @@ from pyclient.consumer.commits import Commits
 from pyclient.consumer.membership import membership
 from pyclient.consumer.opener import Opener
 from pyclient.runtime.environment import ASSIGNOR_THREAD
-from pyclient.runtime.loop_thread import runs_here
 from pyclient.runtime.offload import Offload
+from pyclient.runtime.portals import Portal
 
 _log = logging.getLogger(__name__)
 LEAVE_TIMEOUT: Final = 5.0
@@ -37,15 +38,18 @@ SESSION_CLOSE_TIMEOUT: Final = 0.1
 
 
 class ConsumerCore(ClientCore):
-    """The consumer's managers, and what its facade calls on the loop."""
+    """The consumer's managers, and what its facade calls in a step."""
 
     config: ConsumerConfig
+    data_use = Use.FETCH
+    awaits_data = False
+    """Whether `wait_for_data` is used, and not `wait`."""
 
-    def __init__(self, config: ConsumerConfig) -> None:
-        super().__init__(config, create_topics=config.allow_auto_create_topics)
+    def __init__(self, config: ConsumerConfig, portal: Portal) -> None:
+        super().__init__(config, portal, create_topics=config.allow_auto_create_topics)
         isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
         self.buffer = FetchBuffer()
-        self._offload = Offload(self.environment, ASSIGNOR_THREAD, self.driver.wake)
+        self._offload = Offload(self.environment, self.reactor, ASSIGNOR_THREAD, self.driver.wake)
         self.membership = membership(self, config, config.group_id, self._offload, self.buffer.nudge) if config.group_id else None
         self.commits = Commits(self, config, self.membership)
         self.lookups = OffsetLookups(self.metadata, isolation=isolation, request_timeout=self.request_timeout, backoff=self.backoff)
@@ -55,8 +59,9 @@ class ConsumerCore(ClientCore):
             find_committed=self.commits.look_up if config.group_id else None)
         self.finished_commits: deque[Mapping[TopicPartition, OffsetAndMetadata]] = deque()
         """Commits that succeeded, in order; the user's thread takes them from here."""
-        self._new_data = asyncio.Event()
-        self._opener = Opener(self.buffer, self.environment, config.fetch_buffer_memory, self._new_data.set)
+        self._new_data = Event(self.reactor)
+        self._waiter: Waiter | None = None
+        self._opener = Opener(self.buffer, self.environment, self.reactor, config.fetch_buffer_memory, self._new_data.set)
         self._unanswered_since: float | None = None
         self._joins = "joined; "  # what the next assignment is logged as
         self._logged: frozenset[TopicPartition] = frozenset()
@@ -69,20 +74,38 @@ class ConsumerCore(ClientCore):
         group = [] if self.membership is None else [self.membership]
         return [*group, self.fetcher, *super().managers(), self.lookups]
 
+    def data_manager(self) -> Manager:
+        """As `ClientCore.data_manager`."""
+        return self.fetcher
+
     async def start(self) -> None:
         """Connect, and fetch again when the user takes data from a full buffer."""
         await super().start()
         self.buffer.on_room = self.driver.wake_from_anywhere
+        self.buffer.on_data = self.notify_data
 
     def wait(self, timeout: float | None) -> bool:
-        """As `wait_for_data`, in the thread that polls; a wakeup or rebalance without data counts as False."""
-        return self.buffer.wait(timeout)
+        """As `wait_for_data`, in the thread that polls, which leads meanwhile.
+
+        A wakeup or rebalance without data counts as False.
+        """
+        until, buffer = None if timeout is None else self.clock() + timeout, self.buffer
+        try:
+            while True:
+                waiter = self._waiter = Waiter(self.reactor)
+                if buffer.woken or buffer.nudged or buffer.ready():
+                    break
+                if not self.reactor.run_until(waiter, None if until is None else max(0.0, until - self.clock())):
+                    break
+        finally:
+            self._waiter = None
+        return buffer.ready()
 
     async def wait_for_data(self, timeout: float | None) -> bool:
         """Wait for data that can be taken, a wakeup or a rebalance; False when *timeout* seconds passed without."""
         self.check_open()
         try:
-            async with asyncio.timeout(timeout):
+            async with Timeout(self.reactor, timeout):
                 while not (self._opener.has_data() or self.buffer.woken or self.buffer.nudged):
                     self._new_data.clear()
                     await self._new_data.wait()
@@ -111,12 +134,11 @@ class ConsumerCore(ClientCore):
 
     def notify_data(self) -> None:
         """There is data, or a wakeup. Any thread may call it."""
-        if self.loop is None or self.loop.is_closed():
-            return
-        if runs_here(self.loop):
-            self._new_data.set()
-        else:
-            self.loop.call_soon_threadsafe(self._new_data.set)
+        waiter = self._waiter
+        if waiter is not None:
+            waiter.end()
+        elif self.awaits_data:
+            self.reactor.call_soon(self._new_data.set)
 
     # ---- assignment and positions -----------------------------------------------------------------------------------
 
@@ -324,7 +346,7 @@ class ConsumerCore(ClientCore):
         if self.refused is not None:
             self.member().drop_subscription()
             return None
-        left: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+        left: Future[BaseException | None] = Future(self.reactor)
 
         def finish(_result: object, error: BaseException | None) -> None:
             if not left.done():
@@ -341,8 +363,7 @@ class ConsumerCore(ClientCore):
     async def close(self) -> None:
         """Close, and end a poll that waits."""
         try:
-            if self.closed is None and self.loop is not None:
-                self.check_loop()
+            if self.closed is None and self.started:
                 await self._close_sessions()
         finally:
             await super().close()

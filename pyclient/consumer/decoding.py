@@ -13,7 +13,7 @@ from pyclient.codec.record import Record, decoded
 from pyclient.config import ConsumerConfig
 from pyclient.errors import SchemaRegistryError, SerializationError
 from pyclient.records import Headers, TopicPartition
-from pyclient.runtime.loop_thread import Portal
+from pyclient.runtime.portals import LoopPortal, ThreadPortal
 from pyclient.serializing import LoadedDeserializer, load_deserializer
 
 RecordId: TypeAlias = tuple[str, int, int]
@@ -104,10 +104,10 @@ class PrepareRecord:
     decoder: Decoder
     record: Record[Any, Any]
 
-    def run(self, portal: Portal) -> None:
+    def run(self, portal: ThreadPortal) -> None:
         """As `Step.run`; deserializers of sync consumers block instead."""
 
-    async def run_async(self) -> None:
+    async def run_async(self, portal: LoopPortal) -> None:
         """As `Step.run_async`."""
         await self.decoder.prepare(self.record)
 

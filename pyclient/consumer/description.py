@@ -20,7 +20,7 @@ def description(core: ConsumerCore) -> str:
 def _state(core: ConsumerCore) -> str:
     if core.closed is not None:
         return "closed"
-    if core.loop is None:
+    if not core.started:
         return "not opened yet"
     if not (core.subscribed or core.fetcher.positions):
         return "nothing subscribed or assigned"

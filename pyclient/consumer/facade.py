@@ -26,7 +26,8 @@ from pyclient.option_types import ConsumerOptions
 from pyclient.plugins import AnyRebalanceListener
 from pyclient.records import (
     ConsumerGroupMetadata, K_co, OffsetAndMetadata, OffsetAndTimestamp, SubscriptionPattern, TopicPartition, V_co)
-from pyclient.runtime.loop_thread import Portal
+from pyclient.runtime.environment import thread_reactor
+from pyclient.runtime.portals import ThreadPortal
 from pyclient.serializing import AnyDeserializer
 from pyclient.runtime.steps import Step, Steps, run_steps
 
@@ -73,9 +74,10 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
         """
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         plugins = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors}
-        super().__init__(config, {**options, **plugins}, interceptors, topics, rebalance_listener)
+        self._portal = ThreadPortal("pyclient-consumer", thread_reactor())
+        super().__init__(self._portal, config, {**options, **plugins}, interceptors, topics, rebalance_listener)
         self._ended = False
-        self._portal = Portal("pyclient-consumer")
+        self._portal.start()
         self._portal.call(self._core.start)
 
     # ---- assignment -------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from pyclient.consumer.steps import WaitForData
 from pyclient.core.fetching.lookups import LATEST
 from pyclient.errors import IllegalStateError, WakeupError, raisable
 from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from pyclient.runtime.portals import Portal
 from pyclient.runtime.steps import Step, Steps, WaitFor
 
 T = TypeVar("T")
@@ -46,11 +47,11 @@ class ConsumerBase(Facade):
     _awaits: ClassVar[bool]
     """Whether the methods of a listener may be coroutine functions."""
 
-    def __init__(self, config: Mapping[str, object] | None, options: Mapping[str, object], interceptors: Any, topics: Any,
+    def __init__(self, portal: Portal, config: Mapping[str, object] | None, options: Mapping[str, object], interceptors: Any, topics: Any,
                  rebalance_listener: Any) -> None:
         plugins = {"interceptors": None if interceptors == () else interceptors}
         self._config = ConsumerConfig.parse(config, {**options, **plugins})
-        self._core = ConsumerCore(self._config)
+        self._core = ConsumerCore(self._config, portal)
         self._consumed_positions = ConsumedPositions(self._core, self._bounds(), awaits=self._awaits)
         self._single_user = SingleUser(self._open_core, self._user)
         self._rebalancing = Rebalancing(self._core, self._consumed_positions, self._single_user)
@@ -74,11 +75,11 @@ class ConsumerBase(Facade):
         raise NotImplementedError
 
     def _run_on_loop(self, function: Callable[[], T]) -> T:
-        """Call *function*, which does not wait, on the client's loop."""
+        """Call *function*, which does not wait, in a step."""
         raise NotImplementedError
 
     def _start(self, make: Callable[[Turn | None], Coroutine[Any, Any, None]]) -> CommitTask:
-        """Start a commit on the client's loop without waiting for it. Without a turn it announces one as it begins."""
+        """Start a commit in a step, without waiting for it. Without a turn it announces one as it begins."""
         raise NotImplementedError
 
     # ---- assignment -------------------------------------------------------------------------------------------------
@@ -101,7 +102,7 @@ class ConsumerBase(Facade):
             self._consumed_positions.stop_iteration()
 
     def _subscribe(self, topics: Any, listener: Any) -> None:
-        """Runs on the loop, or before there is one."""
+        """Runs in a step, or before there is one."""
         wanted = as_subscription(topics, internal=not self._config.exclude_internal_topics)
         check_listener(listener, awaited=self._awaits)
         if self._core.fetcher.positions and not self._core.subscribed:

@@ -12,6 +12,7 @@ from typing import Final
 
 from pyclient.buffers.fetch_buffer import Chunk, FetchBuffer
 from pyclient.buffers.records_view import open_ahead
+from pyclient.reactor.reactor import Reactor
 from pyclient.runtime.environment import Environment
 from pyclient.runtime.offload import Offload
 
@@ -19,11 +20,11 @@ OPENING_THREAD: Final = "pyclient-open"
 
 
 class Opener:
-    """One worker. *on_end* is called on the loop after each work, which opens up to *memory* bytes and one batch."""
+    """One worker. *on_end* is called in a step after each work, which opens up to *memory* bytes and one batch."""
 
-    def __init__(self, buffer: FetchBuffer, environment: Environment, memory: int, on_end: Callable[[], object]) -> None:
+    def __init__(self, buffer: FetchBuffer, environment: Environment, reactor: Reactor, memory: int, on_end: Callable[[], object]) -> None:
         self._buffer = buffer
-        self._offload = Offload(environment, OPENING_THREAD, lambda: None)
+        self._offload = Offload(environment, reactor, OPENING_THREAD)
         self._memory = memory
         self._on_end = on_end
         self._opening: Chunk | None = None

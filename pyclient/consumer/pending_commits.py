@@ -4,11 +4,10 @@ Rule: a callback runs in the thread or task that uses the consumer, and may use 
 """
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from pyclient.consumer.consumed_positions import ConsumedPositions
@@ -16,11 +15,12 @@ from pyclient.consumer.core import ConsumerCore
 from pyclient.errors import counted
 from pyclient.held_lock import Held
 from pyclient.records import OffsetAndMetadata, TopicPartition
-from pyclient.runtime.loop_call import LoopCall
+from pyclient.reactor.tasks import all_done
+from pyclient.runtime.portals import Call
 
 _log = logging.getLogger(__name__)
 OnCommit: TypeAlias = Callable[[Mapping[TopicPartition, OffsetAndMetadata], BaseException | None], object]
-CommitTask: TypeAlias = "LoopCall[None] | asyncio.Task[None]"
+CommitTask: TypeAlias = Call[None]
 
 
 class PendingCommits:
@@ -80,8 +80,7 @@ class PendingCommits:
 
     async def wait(self) -> None:
         """Wait until all have ended (async consumers, at close)."""
-        tasks: Iterable[asyncio.Task[None]] = [task for task in self.tasks if isinstance(task, asyncio.Task)]
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await all_done(self._core.reactor, [call.task for call in self.tasks if call.task is not None])
 
 
 def log_failure(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: BaseException | None) -> None:

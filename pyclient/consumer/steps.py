@@ -11,7 +11,7 @@ import attrs
 from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.single_user import SingleUser
 from pyclient.records import TopicPartition
-from pyclient.runtime.loop_thread import Portal
+from pyclient.runtime.portals import LoopPortal, ThreadPortal
 
 
 @attrs.frozen
@@ -25,15 +25,15 @@ class WaitForData:
     timeout: float | None
     yield_first: bool
 
-    def run(self, portal: Portal) -> bool:
+    def run(self, portal: ThreadPortal) -> bool:
         """As `Step.run`. Putting data into the buffer ends the wait."""
         return self.core.wait(self.timeout) or self.core.buffer.woken
 
-    async def run_async(self) -> bool:
+    async def run_async(self, portal: LoopPortal) -> bool:
         """As `Step.run_async`."""
         if self.yield_first:
             await asyncio.sleep(0)
-        return await self.core.wait_for_data(self.timeout)
+        return await portal.call(lambda: self.core.wait_for_data(self.timeout))
 
 
 @attrs.frozen
@@ -44,12 +44,12 @@ class CallListener:
     method: Callable[[list[TopicPartition]], Any]
     partitions: tuple[TopicPartition, ...]
 
-    def run(self, portal: Portal) -> Any:
+    def run(self, portal: ThreadPortal) -> Any:
         """As `Step.run`."""
         with self.single_user.as_listener:
             return self.method(list(self.partitions))
 
-    async def run_async(self) -> Any:
+    async def run_async(self, portal: LoopPortal) -> Any:
         """As `Step.run_async`. The method may be a plain function or a coroutine function."""
         with self.single_user.as_listener:
             result = self.method(list(self.partitions))

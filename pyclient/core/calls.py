@@ -131,6 +131,7 @@ class Calls:
         self._finding: dict[Coordinator, Call] = {}
         self._replaced: list[int] = []  # former coordinators, which may not have answered everything
         self._now = 0.0
+        self.needs_poll = True
 
     def took(self, call: Call) -> float:
         """Seconds from its last request to the event that is being handled."""
@@ -141,6 +142,7 @@ class Calls:
         client is bound to controllers.
         """
         self._open[call] = None
+        self.needs_poll = True
         if self._metadata.of_controllers and (error := not_of_controllers(call.api, call.what)) is not None:
             self._end(call, None, error)
 
@@ -148,6 +150,7 @@ class Calls:
         """Drop a call without calling its finish. A request that was sent may still be carried out."""
         if call in self._open:
             self._take_out(call)
+            self.needs_poll = True
 
     def close(self, error: KafkaError) -> None:
         """End every call with *error*."""
@@ -156,7 +159,7 @@ class Calls:
 
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
         """Requests of the calls whose node is ready."""
-        self._now = now
+        self._now, self.needs_poll = now, False
         while self._replaced:
             replaced = self._replaced.pop()
             for use in COORDINATORS_USES:
@@ -164,7 +167,7 @@ class Calls:
         if not self._open:
             return
         seen: set[Call] = set()
-        while fresh := [call for call in self._open if call not in seen]:  # the loop may add a coordinator look-up
+        while fresh := [call for call in self._open if call not in seen]:  # the body may add a coordinator look-up
             seen.update(fresh)
             for call in fresh:
                 if call not in self._open:

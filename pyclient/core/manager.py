@@ -98,6 +98,14 @@ class Ready(Protocol):
 class Manager(Protocol):
     """One part of the client that sends requests, such as the sender or the fetcher."""
 
+    @property
+    def needs_poll(self) -> bool:
+        """Whether something has happened since the last poll that only a poll handles: not only time has passed, and no
+        response to a request of its own has come.
+
+        A manager that does not know says True.
+        """
+
     def poll(self, now: float, ready: Ready) -> Iterable[Request]:
         """All requests that can be written now. Each is written, and counted by *ready*, before the next one is taken.
 

@@ -28,7 +28,7 @@ MOST_SHOWN: Final = 5
 class Metadata:
     """Keeps the view of the cluster fresh: new topics at once, a stale view after a back-off, all of it at its age.
 
-    ``on_update`` is called with each new view, on the loop.
+    ``on_update`` is called with each new view, in a step.
     """
 
     def __init__(self, *, max_age: float, max_idle: float, rebootstrap_after: float | None, request_timeout: float,
@@ -53,6 +53,7 @@ class Metadata:
         """Whether asking for an unknown topic may create it."""
         self._on_update = on_update
         self._unheard = 0  # requests in a row that no broker answered
+        self.needs_poll = True
         self._names_next = False  # the last request was about ids: names go first when both are due
         self._no_node = False  # a request is due, but no node is ready: only an event of the network helps
         self._unanswered_since: float | None = None  # a request was due then, and no broker has answered since
@@ -67,7 +68,8 @@ class Metadata:
         Raises:
             TypeError, InvalidTopicError: no request could carry the name; nothing has changed.
         """
-        self.interest.want(topic, now)
+        if self.interest.want(topic, now):
+            self.needs_poll = True
 
     def pin(self, topics: Iterable[str], owner: str = "") -> None:
         """Keep exactly these topics for *owner* (such as a consumer's assignment) until it pins others.
@@ -78,11 +80,13 @@ class Metadata:
             TypeError, InvalidTopicError: no request could carry one of the names; nothing has changed.
         """
         self.interest.pin(topics, owner)
+        self.needs_poll = True
 
     def follow_all(self, wanted: bool) -> None:
         """Keep every topic of the cluster in the view, for patterns; new ones appear when the view is refreshed.
         False goes back to the topics in use."""
         self.interest.follow_all(wanted)
+        self.needs_poll = True
 
     def identify(self, ids: Iterable[UUID]) -> None:
         """Find the names of these topic ids and of no others.
@@ -90,10 +94,12 @@ class Metadata:
         They are requested at once, then after each back-off, until the view holds them.
         """
         self._ids.want(ids)
+        self.needs_poll = True
 
     def request_update(self) -> None:
         """The view proved stale: refresh it, after the back-off."""
         self._refresh.want_update()
+        self.needs_poll = True
 
     def usable(self, topic: str) -> Topic | None:
         """The topic, once its partitions are known."""
@@ -119,7 +125,7 @@ class Metadata:
 
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
         """One request at a time."""
-        self._no_node = False
+        self.needs_poll = self._no_node = False
         if self._under_way:
             return
         self._rebootstrap_when_overdue(now)
@@ -233,6 +239,7 @@ class Metadata:
             _log.warning("brokers that advertise an address that cannot be used are left out: %s. Check their advertised.listeners", ", ".join(sorted(new)[:MOST_SHOWN]))
             self._reported = cluster.unusable
         self.cluster = cluster
+        self.needs_poll = True
         self._on_update(cluster)
 
     # ---- starting over ----------------------------------------------------------------------------------------------

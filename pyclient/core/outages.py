@@ -61,6 +61,9 @@ class Throttling:
 class Outages:
     """A manager that sends nothing. *role* is who speaks, such as ``producer``."""
 
+    needs_poll = False
+    """What it looks at changes only when the metadata is polled."""
+
     def __init__(self, role: str, metadata: Metadata, causes: Callable[[], dict[str, BaseException]]) -> None:
         self._role = role
         self._metadata = metadata

@@ -43,14 +43,14 @@ RENEWAL_RETRY_S: Final = 1.0
 
 @attrs.frozen
 class Work:
-    """A call that may block: run it outside of the loop and send its result."""
+    """A call that may block: run it outside of the reactor and send its result."""
 
     run: Callable[[], Any]
 
 
 @attrs.frozen
 class Wait:
-    """Await this on the client's loop and send its result."""
+    """Await this on the user's loop, or in the login's thread, and send its result."""
 
     on: Awaitable[Any]
 
@@ -299,7 +299,7 @@ class _MechanismSteps:
                 step = functools.partial(self._send, result)
 
     def _send(self, value: Any) -> Any:
-        if self._steps is None:  # created here, so that a blocking mechanism is entered outside of the loop too
+        if self._steps is None:  # created here, so that a blocking mechanism is entered outside of the reactor too
             self._steps = self._credentials.mechanism.exchange(self._credentials.config, self._credentials.host)
         return self._steps.send(value)
 

@@ -44,8 +44,8 @@ class TopicInterest:
         """Whether something is wanted that no request was about; it does not wait for a back-off."""
         return bool(self.new) or self.scope is Scope.ALL_NEW
 
-    def want(self, topic: str, now: float) -> None:
-        """*topic* is in use.
+    def want(self, topic: str, now: float) -> bool:
+        """*topic* is in use; whether it is new.
 
         Raises:
             TypeError, InvalidTopicError: no request could carry the name; nothing has changed.
@@ -56,6 +56,7 @@ class TopicInterest:
             self.new.add(topic)
         if last != PINNED:
             self.used[topic] = now
+        return last is None
 
     def pin(self, topics: Iterable[str], owner: str) -> None:
         """Keep exactly these topics for *owner*, and drop pinned ones that have no owner left.

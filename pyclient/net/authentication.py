@@ -4,7 +4,6 @@ Runs the exchange of `pyclient.core.sasl` on the connection. Rule M11: a re-auth
 """
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +13,7 @@ from pyclient.core.handshake import HandshakeRequest
 from pyclient.core.sasl import Wait, Work
 from pyclient.errors import DisconnectError, KafkaError, ResponseTimeoutError
 from pyclient.net.sasl_login import SaslLogin
+from pyclient.reactor.tasks import Timeout, sleep
 
 if TYPE_CHECKING:
     from pyclient.net.connection import Connection
@@ -30,6 +30,7 @@ class Authentication:
 
     def __init__(self, connection: Connection, login: SaslLogin, timeout: float) -> None:
         self._connection = connection
+        self._reactor = connection.reactor
         self._login = login
         self._timeout = timeout
         self._idle_since = 0.0  # re-authenticating does not make an idle connection used
@@ -44,7 +45,7 @@ class Authentication:
         connection.session.clear_renewal()
         exchange = self._login.exchange(connection.versions, peer=connection.label, again=connection.state is State.READY)
         try:
-            async with asyncio.timeout(self._timeout) as limit:
+            async with Timeout(self._reactor, self._timeout) as limit:
                 lifetime = await run_exchange(exchange, functools.partial(self._step, limit))
         except Exception as error:  # noqa: BLE001 callers handle KafkaErrors only
             failure = self._failure(error)
@@ -55,12 +56,12 @@ class Authentication:
             raise
         self._succeeded(lifetime)
 
-    async def _step(self, limit: asyncio.Timeout, step: HandshakeRequest | Work | Wait) -> Any:
+    async def _step(self, limit: Timeout, step: HandshakeRequest | Work | Wait) -> Any:
         match step:
             case Work(work):
                 return await self._login.in_worker(work)
             case Wait(awaitable):
-                return await awaitable
+                return await self._login.awaited(awaitable)
             case HandshakeRequest():
                 if self._connection.state is State.READY:
                     await self._reserve_connection(limit)
@@ -68,7 +69,7 @@ class Authentication:
                     await self._wait_while_muted()
                 return await self._connection.request(step, self._timeout)
 
-    async def _reserve_connection(self, limit: asyncio.Timeout) -> None:
+    async def _reserve_connection(self, limit: Timeout) -> None:
         """M11: stop other requests and wait for their responses, which may take up to their own timeouts."""
         connection = self._connection
         connection.advance(Event.SESSION_ENDING)
@@ -76,12 +77,12 @@ class Authentication:
         await connection.drained()
         self._idle_since = connection.idle_since
         await self._wait_while_muted()
-        limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
+        limit.reschedule(self._reactor.clock() + self._timeout)
 
     async def _wait_while_muted(self) -> None:
         """M09: as long as the broker throttles this connection, perhaps in its ApiVersions response."""
         if (remaining := self._connection.muted_for()) > 0:
-            await asyncio.sleep(remaining)
+            await sleep(self._reactor, remaining)
 
     def _succeeded(self, lifetime: float | None) -> None:
         connection = self._connection

@@ -4,7 +4,6 @@ Knows neither nodes nor back-offs. Keeps how far each address got, for errors th
 """
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 import ssl
@@ -24,7 +23,10 @@ from pyclient.net.tls import without_host_check
 from pyclient.net.tls_errors import (
     WRONG_HOST, certificate_names, closed_without_reason, handshake_failed, plaintext_listener, tls_listener,
 )
-from pyclient.runtime.transport import Endpoint, Network, SocketOptions, Tls, os_reason
+from pyclient.reactor.reactor import Reactor
+from pyclient.reactor.tasks import Task, Timeout
+from pyclient.reactor.tls_channel import Tls
+from pyclient.runtime.network import Endpoint, Network, SocketOptions, os_reason
 
 _log = logging.getLogger(__name__)
 CLIENT_INFO: Final = ClientInfo("pyclient", __version__)
@@ -42,10 +44,11 @@ class ConnectAttempt:
     host (``client_dns_lookup``).
     """
 
-    def __init__(self, address: Address, network: Network, sockets: SocketOptions, *, first_address: int, timeout: float, answer_timeout: float = float("inf"),
-                 make_connection: Callable[[Endpoint], Connection], start: Callable[[Coroutine[Any, Any, Connection]], asyncio.Task[Connection]],
+    def __init__(self, reactor: Reactor, address: Address, network: Network, sockets: SocketOptions, *, first_address: int, timeout: float, answer_timeout: float = float("inf"),
+                 make_connection: Callable[[Endpoint], Connection], start: Callable[[Coroutine[Any, Any, Connection]], Task[Connection]],
                  discard: Callable[[Connection], None], security: Security = UNPROTECTED, unverified: bool = False,
                  check_login: bool = False, canonical: bool = False) -> None:
+        self._reactor = reactor
         self._address = address
         self._canonical = canonical
         self._names: dict[Endpoint, str] = {}
@@ -74,7 +77,7 @@ class ConnectAttempt:
     async def connect(self) -> Connection:
         """A ready connection. Raises KafkaError: why there is none."""
         try:
-            async with asyncio.timeout(self._timeout):
+            async with Timeout(self._reactor, self._timeout):
                 return await self._first_of(await self._resolve())
         except TimeoutError as late:
             if isinstance(late, KafkaError):
@@ -85,7 +88,7 @@ class ConnectAttempt:
         """In the resolver's order, rotated by one per attempt: the time may not suffice to try all addresses."""
         host, port = self._address
         try:
-            endpoints = await self._network.resolve(host, port)
+            endpoints = await self._network.resolve(self._reactor, host, port)
         except (OSError, UnicodeError) as error:
             raise DisconnectError(f"the name {host!r} cannot be resolved: {os_reason(error)}") from error
         if not endpoints:
@@ -100,7 +103,7 @@ class ConnectAttempt:
     async def _first_of(self, endpoints: list[Endpoint]) -> Connection:
         attempts = [functools.partial(self._try, endpoint) for endpoint in endpoints]
         try:
-            return await race(attempts, stagger=STAGGER, discard=self._discard)
+            return await race(self._reactor, attempts, stagger=STAGGER, discard=self._discard)
         except FAILURES as failure:
             if isinstance(failure, KafkaError) and len(endpoints) == 1:
                 raise
@@ -108,14 +111,14 @@ class ConnectAttempt:
                 raise self._refused from self._refused.__cause__
             raise DisconnectError(self.stage) from failure
 
-    def _try(self, endpoint: Endpoint) -> asyncio.Task[Connection]:
+    def _try(self, endpoint: Endpoint) -> Task[Connection]:
         return self._start(self._reach(endpoint))
 
     async def _reach(self, endpoint: Endpoint) -> Connection:
         try:
             if self._canonical:
                 self._note(endpoint, "no answer to the reverse look-up of its name")
-                self._names[endpoint] = await self._network.canonical_name(endpoint)
+                self._names[endpoint] = await self._network.canonical_name(self._reactor, endpoint)
             return await self._negotiate(endpoint)
         except FAILURES as failure:
             self._note(endpoint, str(failure) if isinstance(failure, KafkaError) else os_reason(failure))
@@ -158,30 +161,31 @@ class ConnectAttempt:
         stage = f"{'TLS handshake done' if connection.secured else 'connected'}, no answer to ApiVersions"
         self._note(endpoint, stage)
         try:
-            async with asyncio.timeout(self._answer_timeout):
+            async with Timeout(self._reactor, self._answer_timeout):
                 await connection.introduce(CLIENT_INFO, newest, self._timeout, logs_in=self._sasl is not None, check_login=self._check_login)
         except TimeoutError:
             raise ResponseTimeoutError(f"{stage} within {self._answer_timeout:.1f} s") from None
 
     async def _open_socket(self, endpoint: Endpoint, connection: Connection) -> None:
         if self._tls is None:
-            await self._network.open(endpoint, lambda: connection, self._sockets)
+            connection.attach(await self._network.open(self._reactor, endpoint, self._sockets))
             return
         context = await self._tls.current()
         connection.has_identity = self._tls.has_identity
 
-        limit = asyncio.timeout(None)
+        limit = Timeout(self._reactor, None)
         stage = "connected, no answer to the TLS handshake"
 
         def connected() -> None:
             connection.advance(Event.OPENED_FOR_TLS)
             self.reached = True
             self._note(endpoint, stage)
-            limit.reschedule(asyncio.get_running_loop().time() + self._answer_timeout)
+            limit.reschedule(self._reactor.clock() + self._answer_timeout)
 
         try:
             async with limit:
-                await self._network.open(endpoint, lambda: connection, self._sockets, Tls(context, self._host(endpoint), self._timeout, connected))
+                tls = Tls(context, self._host(endpoint), self._timeout, connected)
+                connection.attach(await self._network.open(self._reactor, endpoint, self._sockets, tls))
         except (OSError, ValueError) as error:
             if connection.state is State.CONNECTING:
                 raise
@@ -202,8 +206,8 @@ class ConnectAttempt:
         """Whether the listener has no TLS: it closes the connection during the handshake, as a stopping broker does."""
         connection = self._make_connection(endpoint)
         try:
-            async with asyncio.timeout(min(PROBE_S, self._timeout)):
-                await self._network.open(endpoint, lambda: connection, self._sockets)
+            async with Timeout(self._reactor, min(PROBE_S, self._timeout)):
+                connection.attach(await self._network.open(self._reactor, endpoint, self._sockets))
                 await connection.introduce(CLIENT_INFO, NEWEST, self._timeout)
         except (*FAILURES, VersionZeroNeededError, TimeoutError) as failure:
             _log.debug("%s does not answer without TLS either: %s", connection.label, failure)
@@ -222,12 +226,12 @@ class ConnectAttempt:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent after the handshake
         tls = Tls(context, self._host(endpoint), min(PROBE_S, self._timeout), _ignore)
         try:
-            async with asyncio.timeout(tls.timeout):
-                transport = await self._network.open(endpoint, asyncio.Protocol, self._sockets, tls)
+            async with Timeout(self._reactor, tls.timeout):
+                channel = await self._network.open(self._reactor, endpoint, self._sockets, tls)
         except (OSError, ValueError, TimeoutError) as failure:
             _log.debug("%s does not answer with TLS either: %s", endpoint, failure)
             return False
-        transport.abort()
+        channel.close()
         return True
 
     async def _certificate_names(self, endpoint: Endpoint, context: ssl.SSLContext) -> list[str]:
@@ -237,15 +241,15 @@ class ConnectAttempt:
         """
         unchecked = without_host_check(context)
         try:
-            transport = await self._network.open(
-                endpoint, asyncio.Protocol, self._sockets, Tls(unchecked, self._host(endpoint), self._timeout, _ignore))
+            channel = await self._network.open(
+                self._reactor, endpoint, self._sockets, Tls(unchecked, self._host(endpoint), self._timeout, _ignore))
         except (OSError, ValueError) as error:
             _log.debug("the names in the certificate of %s cannot be read: %s", endpoint, error)
             return []
         try:
-            return certificate_names(transport.get_extra_info("peercert") or {})
+            return certificate_names(channel.peer_certificate())
         finally:
-            transport.abort()
+            channel.close()
 
     def _note(self, endpoint: Endpoint, stage: str) -> None:
         self._stages[endpoint] = stage if str(endpoint) == str(self._address) else f"{endpoint}: {stage}"

@@ -4,13 +4,12 @@ Does what the table of `pyclient.core.connection` allows; decides neither when t
 """
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
-import socket
+from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import Any, cast
+from typing import Any, Final
 
 import attrs
 
@@ -25,12 +24,18 @@ from pyclient.errors import DisconnectError, KafkaError, ResponseTimeoutError, U
 from pyclient.net.authentication import Authentication, run_exchange
 from pyclient.net.frame_reader import SIZE_BYTES, FrameReader
 from pyclient.net.in_flight import InFlight, InFlightRequests
+from pyclient.net.low_water import LowWater
 from pyclient.net.sasl_login import SaslLogin
 from pyclient.net.tls_errors import lost_after_handshake, lost_before_answer
-from pyclient.net.write_buffer import WriteBuffer
+from pyclient.reactor.channels import NOTHING, Channel
+from pyclient.reactor.pollers import READABLE, WRITABLE
+from pyclient.reactor.reactor import Reactor
+from pyclient.reactor.tasks import Future
 from pyclient.redaction import SecretBytes
 
 _log = logging.getLogger(__name__)
+MOST_READS: Final = 16
+"""In a row: other connections have bytes too."""
 
 
 @attrs.frozen
@@ -44,14 +49,14 @@ class Ending:
     """Requests in flight, whose outcome is unknown."""
 
 
-class Connection(asyncio.BufferedProtocol):
-    """The protocol of one socket.
+class Connection:
+    """Requests and responses over one channel.
 
     ``on_change`` is called after each event that may let a manager continue, ``on_quiet`` after responses that concern
     no manager, ``on_lost`` once at the end.
     """
 
-    def __init__(self, label: str, client_id: str | None, *, clock: Callable[[], float], max_frame: int,
+    def __init__(self, label: str, client_id: str | None, *, reactor: Reactor, clock: Callable[[], float], max_frame: int,
                  on_change: Callable[[], None], on_quiet: Callable[[], None], on_lost: Callable[[Connection, KafkaError], None],
                  on_answer: Callable[[Api, float, float, float], None], patience: float = LONGEST_PATIENCE) -> None:
         self.label = label
@@ -66,23 +71,25 @@ class Connection(asyncio.BufferedProtocol):
         self.secured = False  # by TLS
         self.known_as: str | None = None  # the broker's name in logins, if it is not the host of its address
         self.has_identity: bool | None = None  # whether TLS can present a client certificate; None if only the user knows
-        self._writing: list[Request] = []  # one without a response (acks=0), until the transport has it
+        self._writing: list[Request] = []  # one without a response (acks=0), until the channel has it
         self.wrote_unanswered = False  # a request without a response (acks=0) was written
         self.bytes_out = 0
         self.client_id = client_id or None
+        self.reactor = reactor
         self._clock = clock
         self._on_change = on_change
         self._on_quiet = on_quiet
         self._on_lost = on_lost
         self._on_answer = on_answer
-        self.requests = InFlightRequests(label)
+        self.requests = InFlightRequests(label, reactor)
         self.reader = FrameReader(label, max_frame, self._on_frame)
-        self._transport: asyncio.Transport | None = None
-        self._write_buffer: WriteBuffer | None = None
-        self._stop_reading: Callable[[], None] | None = None  # with TLS
-        self._paused = False  # the kernel's send buffer is full
+        self._low_water = LowWater()
+        self._channel: Channel | None = None
+        self._pieces: deque[Buffer] = deque()  # written, and not taken by the channel yet; they must not change
+        self._paused = False  # the system's send buffer is full
         self._handshake_at = 0.0  # when the last request of an exchange was written
         self._cause: KafkaError | None = None  # why this client closes it
+        self._ending = False  # the channel is closed, which is not reported yet
 
     def __repr__(self) -> str:
         return f"<Connection {self.label} {self.state.value} {self.in_flight} in flight>"
@@ -102,16 +109,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def unwritten(self) -> bool:
-        """Whether some bytes have not reached the kernel yet."""
-        return self._write_buffer is not None and not self._write_buffer.empty
-
-    @property
-    def may_lose(self) -> bool:
-        """Whether closing it now may lose requests that get no response.
-
-        What asyncio holds below TLS cannot be observed.
-        """
-        return self.unwritten or (self.secured and self.wrote_unanswered)
+        """Whether some bytes have not reached the system yet: closing it now may lose requests that get no response."""
+        return self._channel is not None and (bool(self._pieces) or self._channel.unwritten)
 
     @property
     def bytes_in(self) -> int:
@@ -169,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self.state is State.CONNECTING:
             self.advance(Event.OPENED)
-        elif self.state is State.CLOSED and self.ending is not None:  # since the TLS handshake, one turn of the loop ago
+        elif self.state is State.CLOSED and self.ending is not None:  # since the TLS handshake, one pass ago
             raise self.ending.cause
         do = functools.partial(self.request, timeout=timeout)
         self.versions = await run_exchange(agree_on_versions(client, newest), do)
@@ -183,9 +182,9 @@ class Connection(asyncio.BufferedProtocol):
 
     async def request(self, request: HandshakeRequest, timeout: float) -> Any:
         """Write a request of an exchange and wait for its response."""
-        if self._write_buffer is None or self._cause is not None or self.state in (State.DRAINING, State.CLOSED):
+        if self._channel is None or self._cause is not None or self.state in (State.DRAINING, State.CLOSED):
             raise DisconnectError(f"{self.label} closed the connection" if self._cause is None else str(self._cause))
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: Future[Any] = Future(self.reactor)
         data = SecretBytes(encode_request(request.api, request.version, self.requests.next_id(), self.client_id, request.fields))
         self._handshake_at = self._clock()
         self._write([data], request.api, request.version, timeout, functools.partial(_settle, future))
@@ -218,10 +217,9 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, cause: KafkaError) -> None:
         """Close now; requests in flight get *cause*."""
         self._cause = self._cause or cause
-        self.reader.release_socket()
-        if self._transport is not None:
-            self._transport.abort()
-        else:
+        if self._channel is not None:
+            self._end_channel(None)
+        elif not self._ending:
             self._lost(cause, by_peer=False)
 
     def expire(self, now: float) -> None:
@@ -277,49 +275,73 @@ class Connection(asyncio.BufferedProtocol):
         self._put(size, pieces)
 
     def _put(self, size: int, pieces: list[Buffer]) -> None:
-        assert self._write_buffer is not None
         self.bytes_out += size + SIZE_BYTES
-        self._write_buffer.write([size.to_bytes(SIZE_BYTES, "big"), *pieces])
-
-    def pause_writing(self) -> None:
-        """asyncio: the kernel's send buffer is full."""
-        self._paused = True
-
-    def resume_writing(self) -> None:
-        """asyncio: the send buffer has room again."""
-        if self._write_buffer is not None and (self._write_buffer.pending or self.state is State.DRAINING):
-            asyncio.get_running_loop().call_soon(self._flush)
-        else:
-            self._paused = False
-            self._on_change()
+        self._pieces.append(size.to_bytes(SIZE_BYTES, "big"))
+        self._pieces.extend(pieces)
+        if not self._paused:
+            self._flush()
 
     def _flush(self) -> None:
-        if self._write_buffer is None:
+        """Write what the channel takes."""
+        if self._channel is None:
             return  # lost meanwhile
-        self._write_buffer.flush()
-        self._paused = self.unwritten
-        self._close_if_drained()
-        if not self._paused:
+        try:
+            self._paused = not self._channel.write(self._pieces)
+        except OSError as error:
+            self._end_channel(error)
+
+    def _writable(self) -> None:
+        """The system's send buffer has room again."""
+        self._flush()
+        if not self._paused and self._channel is not None:
+            self._close_if_drained()
             self._on_change()
 
-    # ---- reading: asyncio.BufferedProtocol --------------------------------------------------------------------------
+    # ---- reading -----------------------------------------------------------------------------------------------------
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """asyncio: where the next bytes go."""
-        return self.reader.get_buffer()
+    def _on_events(self, events: int) -> None:
+        if events & WRITABLE and self.unwritten:
+            self._writable()
+        if events & READABLE:
+            self._read()
 
-    def buffer_updated(self, nbytes: int) -> None:
-        """asyncio: bytes arrived."""
+    def _read(self) -> None:
+        """Take what has come. The end of the stream comes last: answers before it count."""
+        for _ in range(MOST_READS):
+            channel = self._channel
+            if channel is None:
+                return
+            buffer, start = self.reader.room()
+            try:
+                size = channel.read_into(buffer, start)
+            except OSError as error:
+                self._end_channel(error)
+                return
+            if size == NOTHING:
+                return
+            if not size:
+                self._end_channel(None)
+                return
+            full = size == len(buffer) - start
+            self._received(size, channel)
+            if channel.short_reads_end and not full:
+                return
+        self.reactor.call_soon(self._read)
+
+    def _received(self, size: int, channel: Channel) -> None:
         try:
-            self.reader.received(nbytes)
+            missing = self.reader.received(size)
         except KafkaError as error:
             # Before it is ready another way may work (M08); if none does, the connecting task reports it.
             level = logging.DEBUG if self.state in (State.VERSIONS, State.AUTHENTICATING) else logging.WARNING
             _log.log(level, "%s; closing the connection", error)
             self.close(error)
+        else:
+            if self._low_water.update(missing) and channel is self._channel:
+                channel.set_low_water(self._low_water.bytes)
 
     def _on_frame(self, frame: memoryview) -> None:
-        waiting = 0 if self._write_buffer is None else self._write_buffer.unwritten
+        waiting = sum(map(len, self._pieces)) if self._pieces else 0
         answered, message = self.requests.answer(frame, self.bytes_out - waiting)
         now = self._clock()
         self._note_answer(answered, now, self.throttle.apply(now, message))
@@ -339,47 +361,38 @@ class Connection(asyncio.BufferedProtocol):
         self.silence.answered(now, self.reader.bytes_in)
         self._on_answer(answered.api, now, now - answered.sent_at, throttled)
 
-    # ---- the socket -------------------------------------------------------------------------------------------------
+    # ---- the channel -------------------------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the socket is connected, with TLS after the handshake."""
-        self._transport = cast(asyncio.Transport, transport)  # other loops' transports (uvloop) are not subclasses
-        self._write_buffer = WriteBuffer(self._transport)
+    def attach(self, channel: Channel) -> None:
+        """It is connected, with TLS after the handshake."""
+        self._channel = channel
         if self.state is State.TLS:
             self.secured = True
             self.advance(Event.SECURED)
             self.reader.may_be_tls = False
-            self._write_buffer.attach_tls()
+        channel.attach(self._on_events)
 
-    def attach_socket(self, sock: socket.socket, *, writes: bool) -> None:
-        """Read large responses from the transport's socket directly; with *writes* also write requests to it."""
-        assert self._write_buffer is not None
-        self.reader.read_directly(sock)
-        if writes:
-            self._write_buffer.attach_socket(sock)
+    def _end_channel(self, error: OSError | None, *, drained: bool = False) -> None:
+        """The peer or the network has closed it, or this client does; that is reported in the next pass."""
+        channel, self._channel = self._channel, None
+        if channel is None:
+            return
+        if drained:
+            channel.close()
+        else:
+            channel.abort()
+        self._pieces.clear()
+        self._ending = True
+        self.reactor.call_soon(functools.partial(self._channel_ended, error))
 
-    def attach_tls(self, stop_reading: Callable[[], None], set_low_water: Callable[[int], None] | None = None) -> None:
-        """The transport encrypts, and is the only one to read and write the socket."""
-        self._stop_reading = stop_reading
-        if set_low_water is not None:
-            self.reader.use_low_water(set_low_water)
-
-    def eof_received(self) -> None:
-        """asyncio: the peer closes the connection; connection_lost follows."""
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio: the socket is closed, for any reason."""
-        self._transport = self._write_buffer = self._stop_reading = None
-        self._lost(self._cause or _closed_by_peer(self, exc), by_peer=self._cause is None and self.state is not State.CLOSED)
+    def _channel_ended(self, error: OSError | None) -> None:
+        self._lost(self._cause or _closed_by_peer(self, error), by_peer=self._cause is None and self.state is not State.CLOSED)
 
     def _close_if_drained(self) -> None:
-        if self.state is not State.DRAINING or self.in_flight or (self._write_buffer is not None and self._write_buffer.pending):
+        if self.state is not State.DRAINING or self.in_flight or self.unwritten:
             return
         self.advance(Event.DRAINED)
-        if self._transport is not None and not self._transport.is_closing():  # asyncio's TLS transport breaks when closed twice
-            self._transport.close()
-        if self._stop_reading is not None:
-            self._stop_reading()
+        self._end_channel(None, drained=True)
 
     def _lost(self, cause: KafkaError, *, by_peer: bool) -> None:
         self.reader.stop()
@@ -421,7 +434,7 @@ def _closed_by_peer(connection: Connection, error: Exception | None) -> KafkaErr
     return DisconnectError(f"{connection.label} closed the connection" + (f": {error}" if error else ""))
 
 
-def _settle(future: asyncio.Future[Any], _now: float, outcome: Reply | Unknown) -> None:
+def _settle(future: Future[Any], _now: float, outcome: Reply | Unknown) -> None:
     if not future.done():
         if isinstance(outcome, Reply):
             future.set_result(outcome.message)

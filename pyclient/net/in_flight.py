@@ -1,7 +1,6 @@
 """The requests in flight on one connection: correlation ids, deadlines, and which request a response answers (M10)."""
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -14,6 +13,8 @@ from pyclient.codec.produce import stored_response
 from pyclient.core.handshake import UNSUPPORTED_VERSION
 from pyclient.core.manager import Reply, Unknown
 from pyclient.errors import KafkaError, ProtocolError, ResponseTimeoutError
+from pyclient.reactor.reactor import Reactor
+from pyclient.reactor.tasks import Future
 
 MAX_CORRELATION_ID: Final = 2**31 - 1
 
@@ -39,10 +40,11 @@ class InFlight:
 class InFlightRequests:
     """In the order in which they were written, which is the order of their responses."""
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, reactor: Reactor) -> None:
         self._label = label
+        self._reactor = reactor
         self.correlation_id = 0
-        self._empty: asyncio.Future[None] | None = None
+        self._empty: Future[None] | None = None
         self.requests: deque[InFlight] = deque()
 
     def __iter__(self) -> Iterator[InFlight]:
@@ -110,7 +112,7 @@ class InFlightRequests:
     async def drained(self) -> None:
         """Wait until no request is in flight. One task at a time."""
         while self.requests:
-            self._empty = asyncio.get_running_loop().create_future()
+            self._empty = Future(self._reactor)
             await self._empty
 
     def notify_if_empty(self) -> None:

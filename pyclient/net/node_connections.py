@@ -1,7 +1,6 @@
 """The connections to one node, the choice among nodes, and the connections that are closing."""
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING
@@ -14,6 +13,8 @@ from pyclient.core.manager import Use, earliest
 from pyclient.core.silence import LATELY
 from pyclient.errors import KafkaError
 from pyclient.net.connection import Connection
+from pyclient.reactor.reactor import Reactor
+from pyclient.reactor.tasks import Event, Task
 from pyclient.records import Node
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class NodeConnections:
     reconnects: Reconnects
     max_in_flight: Mapping[Use, int]
     connections: dict[Use, Connection] = attrs.field(factory=dict)
-    tasks: dict[Use, asyncio.Task[None]] = attrs.field(factory=dict)
+    tasks: dict[Use, Task[None]] = attrs.field(factory=dict)
     attempt: ConnectAttempt | None = None
     """The last one."""
     tried_at: float = -1.0
@@ -156,9 +157,9 @@ class ClosingConnections:
     In the order of their start: runs must be repeatable.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reactor: Reactor) -> None:
         self._connections: dict[Connection, None] = {}
-        self._ended = asyncio.Event()
+        self._ended = Event(reactor)
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(list(self._connections))

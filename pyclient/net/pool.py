@@ -4,7 +4,6 @@ Answers the managers' questions (`Ready`) and carries out their requests. Knows 
 """
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -27,8 +26,10 @@ from pyclient.net.node_connections import ClosingConnections, NodeConnections, l
 from pyclient.net.node_failures import NodeFailures
 from pyclient.net.request_metrics import RequestMetrics
 from pyclient.net.security import UNPROTECTED, Security
+from pyclient.reactor.reactor import Reactor
+from pyclient.reactor.tasks import Timeout
 from pyclient.records import Node
-from pyclient.runtime.transport import Endpoint, Network, SocketOptions
+from pyclient.runtime.network import Endpoint, Network, SocketOptions
 
 _log = logging.getLogger(__name__)
 
@@ -55,15 +56,16 @@ class PoolOptions:
 class ConnectionPool:
     """Implements `Ready` for the driver.
 
-    ``on_change`` is called after each event that may let a manager continue, ``on_quiet`` after other responses, with
-    the time by which `tick` must be called again, ``on_silence`` again and again while some node does not answer, and
-    when a peer has closed the last connection.
+    ``on_change`` is called after each event that may let a manager continue, ``on_data`` instead after those of ready
+    connections for *data_use*, ``on_quiet`` after other responses, with the time by which `tick` must be called again,
+    ``on_silence`` again and again while some node does not answer, and when a peer has closed the last connection.
     """
 
-    def __init__(self, options: PoolOptions, network: Network, *, clock: Callable[[], float], random: Random,
+    def __init__(self, reactor: Reactor, options: PoolOptions, network: Network, *, clock: Callable[[], float], random: Random,
                  bootstrap: Iterable[Node], metrics: Metrics, on_change: Callable[[], None], on_quiet: Callable[[float], None],
                  on_failure: Callable[[KafkaError], None], on_refused: Callable[[AuthenticationError], None],
-                 on_silence: Callable[[], None] = lambda: None) -> None:
+                 on_silence: Callable[[], None] = lambda: None, data_use: Use | None = None, on_data: Callable[[], None] = lambda: None) -> None:
+        self._reactor = reactor
         self._options = options
         self._network = network
         self._clock = clock
@@ -71,18 +73,20 @@ class ConnectionPool:
         self._on_change = on_change
         self._on_quiet = on_quiet
         self._on_silence = on_silence
+        self._data_use = data_use
+        self._on_data = on_data
         self._patience = patience(options.request_timeout)
         self._looked_at = 0.0
         self._nodes: dict[int, NodeConnections] = {}
         self._bootstrap = {node.id: self._new_node(node) for node in bootstrap}
-        self._closing = ClosingConnections()
+        self._closing = ClosingConnections(reactor)
         self._metrics = RequestMetrics(metrics, self._connections)
         self.start_window = metrics.turn
         """Of the metrics, when the last one is over; called with the time."""
         self._throttling = Throttling()
         self.failures = NodeFailures(clock, on_failure)
         self._connector = Connector(
-            network, options.sockets, options.security, clock=clock, request_timeout=options.request_timeout,
+            reactor, network, options.sockets, options.security, clock=clock, request_timeout=options.request_timeout,
             make_connection=self._make_connection, closing=self._closing, failures=self.failures, metrics=self._metrics,
             on_change=on_change, on_refused=on_refused, canonical_bootstrap=options.canonical_bootstrap)
         self._due: float | None = 0.0  # no deadline of a connection or node is earlier
@@ -98,6 +102,7 @@ class ConnectionPool:
             return 0
         if found.untried(use):
             self._connector.connect(found, use)
+            self._due = 0.0  # the attempt, or the back-off before it, has a deadline
             return 0
         return found.free_slots(use)
 
@@ -163,6 +168,7 @@ class ConnectionPool:
             if not isinstance(error, Exception):
                 raise
             return None
+        self._due = earliest(self._due, connection.next_deadline())
         return connection
 
     def _not_written(self, connection: Connection, request: Request, error: BaseException, *, begun: bool) -> None:
@@ -215,6 +221,11 @@ class ConnectionPool:
         first = earliest(self._next_node_at, *[node.next_deadline(self._options.max_idle, self._looked_at, self._patience, others) for node in self._all_nodes()])
         self._due = earliest(first, *[connection.overdue_at() for connection in self._closing])
         return self._due
+
+    @property
+    def due(self) -> float | None:
+        """As `next_deadline`, perhaps earlier: the deadlines of connections were last looked at there."""
+        return earliest(self._due, self._next_node_at)
 
     @property
     def reachable(self) -> bool:
@@ -274,7 +285,8 @@ class ConnectionPool:
         resolved = "" if str(endpoint) == str(node.address) else f" at {endpoint}"
         label = f"{node.node} for {use.value}{resolved}" if node.node.id >= 0 else f"bootstrap server {node.address}"
         return Connection(
-            label, self._options.client_id, clock=self._clock, max_frame=self._options.max_frame, on_change=self._on_change,
+            label, self._options.client_id, reactor=self._reactor, clock=self._clock, max_frame=self._options.max_frame,
+            on_change=self._on_data if use is self._data_use else self._on_change,
             on_quiet=self._on_quiet_response, on_lost=functools.partial(self._on_lost, node), patience=self._patience,
             on_answer=functools.partial(self._on_answer, node))
 
@@ -284,6 +296,7 @@ class ConnectionPool:
         self.failures.answered(node, api, now)
         self._metrics.answered(node.node.id, api, now, latency, throttle)
         if throttle:
+            self._due = earliest(self._due, now + throttle)
             self._throttling.add(str(node.node), throttle, now)
 
     def _on_quiet_response(self) -> None:
@@ -320,12 +333,12 @@ class ConnectionPool:
         self._options.security.close()
 
     async def _flush(self, timeout: float) -> None:
-        unwritten = [connection for connection in self._connections() if connection.may_lose and not connection.in_flight]
+        unwritten = [connection for connection in self._connections() if connection.unwritten and not connection.in_flight]
         for node in self._all_nodes():
             for connection in [each for each in node.connections.values() if each in unwritten]:
                 self._retire(node, connection)
         try:
-            async with asyncio.timeout(timeout):
+            async with Timeout(self._reactor, timeout):
                 await self._closing.these_ended(unwritten)
         except TimeoutError:
             _log.warning("the last records with acks=0 could not be written within %.1f s and are lost", timeout)

@@ -1,12 +1,12 @@
 """The SASL login of one client: its mechanism, created once, and the worker in which a blocking mechanism runs."""
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
@@ -18,8 +18,13 @@ from pyclient.errors import ConfigurationError
 from pyclient.plugin_loading import load_plugin
 from pyclient.plugins import ChecksOptions, RenewsCredentials, SaslMechanism, SeesClose, Surroundings, TakesSurroundings
 from pyclient.redaction import encoded_forms, without
+from pyclient.reactor.tasks import CancelledError, Future
 from pyclient.runtime.environment import Environment
 from pyclient.runtime.offload import Offload
+from pyclient.runtime.portals import Portal
+
+if TYPE_CHECKING:
+    import asyncio
 
 _log = logging.getLogger(__name__)
 WORKER: Final = "pyclient-login"
@@ -39,8 +44,12 @@ class SaslLogin:
         return log_in(self.client.credentials(self.host, peer), versions, again=again)
 
     async def in_worker(self, work: Callable[[], Any]) -> Any:
-        """Run *work* outside of the loop."""
+        """Run *work* outside of the reactor."""
         return await self.client.in_worker(work)
+
+    async def awaited(self, awaitable: Awaitable[Any]) -> Any:
+        """Await what a user's function has returned, outside of steps."""
+        return await self.client.awaited(awaitable)
 
     @property
     def random(self) -> Random:
@@ -49,19 +58,21 @@ class SaslLogin:
 
 
 class SaslClient:
-    """The mechanism of one client and its worker. Use it on one loop; `close` ends it."""
+    """The mechanism of one client and its worker; `close` ends it."""
 
-    def __init__(self, mechanism: SaslMechanism, config: Config, environment: Environment, random: Random) -> None:
+    def __init__(self, mechanism: SaslMechanism, config: Config, environment: Environment, portal: Portal, random: Random) -> None:
         self._mechanism = mechanism
         self._config = config
-        self._worker = Offload(environment, WORKER, lambda: None)
+        self._portal = portal
+        self._worker = Offload(environment, portal.reactor, WORKER)
+        self._runner: asyncio.Runner | None = None
         self.random = random
 
     def __repr__(self) -> str:
         return f"<SaslClient {self._mechanism.name}>"
 
     @classmethod
-    def of(cls, config: Any, environment: Environment, random: Random) -> Self | None:
+    def of(cls, config: Any, environment: Environment, portal: Portal, random: Random) -> Self | None:
         """From the options; None if ``security_protocol`` has no SASL.
 
         Raises:
@@ -76,7 +87,7 @@ class SaslClient:
         if isinstance(mechanism, ChecksOptions):
             mechanism.check(config)
         _warn_about_readable_secrets(mechanism.name, config)
-        return cls(mechanism, config, environment, random)
+        return cls(mechanism, config, environment, portal, random)
 
     @property
     def may_change(self) -> bool:
@@ -93,30 +104,67 @@ class SaslClient:
 
     async def in_worker(self, work: Callable[[], Any]) -> Any:
         """Run *work* in the client's worker for logins and return its result, or raise its exception."""
-        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        result, error = await self._worked(work)
+        if error is not None:
+            raise _as_exception(error)
+        return result
+
+    async def awaited(self, awaitable: Awaitable[Any]) -> Any:
+        """Await what a user's function has returned: on the user's loop, or on the worker's own.
+
+        Raises CancelledError where it was cancelled, or raised what would end a program.
+        """
+        if self._portal.awaits is not None:
+            return await self._portal.awaits(awaitable)
+        result, error = await self._worked(lambda: self._await_here(awaitable))
+        if isinstance(error, Exception):
+            raise error
+        if error is not None:
+            raise CancelledError from error
+        return result
+
+    async def _worked(self, work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+        done: Future[tuple[Any, BaseException | None]] = Future(self._portal.reactor)
 
         def settle(result: Any, error: BaseException | None) -> None:
             if not done.done():
-                if error is not None:
-                    done.set_exception(_as_exception(error))
-                else:
-                    done.set_result(result)
+                done.set_result((result, error))
 
         self._worker.run(work, settle)
         return await done
+
+    def _await_here(self, awaitable: Awaitable[Any]) -> Any:
+        """In the worker. Its loop stays the same, as a user's HTTP session belongs to one."""
+        import asyncio
+
+        async def wait() -> Any:
+            return await awaitable
+
+        self._runner = self._runner or asyncio.Runner()
+        loop = self._runner.get_loop()
+        task = loop.create_task(wait())
+        while not task.done():
+            with contextlib.suppress(KeyboardInterrupt, SystemExit):  # a loop stops at those of any task
+                loop.run_until_complete(task)
+        return task.result()
 
     def _without_secrets(self, text: str) -> str:
         """Reads the secrets from the options each time: an attribute with them would appear in a repr."""
         return without(set().union(*[encoded_forms(secret.encode("utf-8", "surrogatepass")) for secret in _secrets(self._config)]), text)
 
     def close(self) -> None:
-        """Start no more work. A busy worker is not waited for. Call it on the loop."""
-        self._worker.close()
+        """Start no more work. A busy worker is not waited for. Call it in a step."""
+        self._worker.close(self._close_runner)
         if isinstance(self._mechanism, SeesClose):
             try:
                 self._mechanism.close()
             except Exception:  # noqa: BLE001 user code must not prevent the client from closing
                 _log.exception("close() of the SASL mechanism %s raised; the client is closed nevertheless", self._mechanism.name)
+
+    def _close_runner(self) -> None:
+        """In the worker."""
+        if self._runner is not None:
+            self._runner.close()
 
 
 def _load(spec: str) -> Any:
@@ -133,7 +181,7 @@ def _load(spec: str) -> Any:
 
 
 def _as_exception(error: BaseException) -> Exception:
-    """SystemExit and its like from a worker must fail the login, not stop the loop or cancel the task."""
+    """SystemExit and its like from a worker must fail the login, not stop the reactor or cancel the task."""
     if isinstance(error, Exception):
         return error
     made = RuntimeError(f"it raised {type(error).__name__}")

@@ -12,6 +12,7 @@ from pyclient.errors import AuthenticationError, SslAuthenticationError
 from pyclient.net.sasl_login import SaslClient
 from pyclient.net.tls import TlsContexts, tls_contexts
 from pyclient.runtime.environment import Environment
+from pyclient.runtime.portals import Portal
 
 
 @attrs.frozen
@@ -22,13 +23,13 @@ class Security:
     sasl: SaslClient | None = None
 
     @classmethod
-    def of(cls, config: SecurityConfig, environment: Environment, random: Random) -> Self:
+    def of(cls, config: SecurityConfig, environment: Environment, portal: Portal, random: Random) -> Self:
         """From the options.
 
         Raises:
             ConfigurationError: a file, a key, a mechanism or an option is missing, or does not fit the others.
         """
-        return cls(tls_contexts(config, environment), SaslClient.of(config, environment, random))
+        return cls(tls_contexts(config, environment, portal.reactor), SaslClient.of(config, environment, portal, random))
 
     def may_change(self, refusal: AuthenticationError) -> bool:
         """Whether a retry may succeed: files, tokens, tickets and the broker's certificate can change."""

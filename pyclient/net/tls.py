@@ -5,7 +5,6 @@ logs this once per change.
 """
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import re
@@ -19,6 +18,8 @@ from pyclient.net.keystores import (
     Identity, Source, as_file, certificates, jks_way_out, pkcs12_certificates, pkcs12_identity, private_key, revoked,
 )
 from pyclient.redaction import SecretBytes
+from pyclient.reactor.reactor import Reactor
+from pyclient.reactor.tasks import Future, shielded
 from pyclient.runtime.environment import Environment
 from pyclient.runtime.offload import Offload
 
@@ -38,14 +39,15 @@ CIPHER_OPERATORS: Final = "!-+@"
 class TlsContexts:
     """Provides the context of the next connection. Raises ConfigurationError if the first one cannot be made."""
 
-    def __init__(self, config: SecurityConfig, environment: Environment) -> None:
+    def __init__(self, config: SecurityConfig, environment: Environment, reactor: Reactor) -> None:
         self._config = config
-        self._worker = Offload(environment, "pyclient-tls", lambda: None)
+        self._reactor = reactor
+        self._worker = Offload(environment, reactor, "pyclient-tls")
         self._files = [] if config.ssl_context is not None else [path for path in (getattr(config, name) for name in FILES) if path]
         self._seen = self._stamps()
         self._reported: list[Stamp] = []
         self._context = make_context(config)
-        self._reading: asyncio.Future[None] | None = None
+        self._reading: Future[None] | None = None
 
     def __repr__(self) -> str:
         return f"<TlsContexts from {'the ssl_context option' if self._config.ssl_context else self._files or 'options'}>"
@@ -76,10 +78,10 @@ class TlsContexts:
     async def _read_again(self) -> None:
         """One at a time: further callers wait for the same result."""
         if self._reading is None:
-            self._reading = asyncio.get_running_loop().create_future()
+            self._reading = Future(self._reactor)
             stamps = self._stamps()  # before reading: a later write is then seen as another change
             self._worker.run(lambda: make_context(self._config), lambda context, error: self._take(stamps, context, error))
-        await asyncio.shield(self._reading)
+        await shielded(self._reading)
 
     def _take(self, stamps: list[Stamp], context: ssl.SSLContext | None, error: BaseException | None) -> None:
         read, self._reading = self._reading, None
@@ -93,10 +95,10 @@ class TlsContexts:
             read.set_result(None)
 
 
-def tls_contexts(config: SecurityConfig, environment: Environment) -> TlsContexts | None:
+def tls_contexts(config: SecurityConfig, environment: Environment, reactor: Reactor) -> TlsContexts | None:
     """From the options; None without TLS. Raises ConfigurationError."""
     if config.security_protocol in WITH_TLS:
-        return TlsContexts(config, environment)
+        return TlsContexts(config, environment, reactor)
     unused = sorted(name for name in config.given if name.startswith("ssl_"))
     if unused:
         _log.warning("security_protocol is %s, which does not encrypt; these options are ignored: %s", config.security_protocol, ", ".join(unused))

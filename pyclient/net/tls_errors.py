@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pyclient.errors import DisconnectError, KafkaError, SslAuthenticationError
-from pyclient.runtime.transport import os_reason
+from pyclient.runtime.network import os_reason
 
 UNTRUSTED: Final = ("its certificate is not signed by an authority that this client trusts. Add the authority's certificate to "
              "ssl_truststore_location or ssl_truststore_certificates")

@@ -17,7 +17,7 @@ from pyclient.buffers.delivery import BatchResult, Observer
 from pyclient.errors import IllegalStateError, KafkaError, raisable
 from pyclient.held_lock import Held
 from pyclient.records import TopicPartition
-from pyclient.runtime.loop_thread import runs_here
+from pyclient.reactor.reactor import Reactor, Waiter
 
 _log = logging.getLogger(__name__)
 LAST_CALLBACKS: Final = 1.0
@@ -35,16 +35,13 @@ def _log_raised() -> None:
     _log.exception("a delivery callback raised; the delivery itself is unaffected")
 
 
-def _raise_on_the_loop(stop: BaseException) -> None:
-    """End the loop with this error in a turn of its own: the answer being handled has other batches too."""
-    def leave() -> None:
-        raise stop
-
+def _run_on_the_loop(work: Callable[[], object]) -> None:
     try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        raise stop from None
-    loop.call_soon(leave)
+        work()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # noqa: BLE001 an error of the user's code must not reach the loop, CancelledError included
+        _log_raised()
 
 
 class LoopObserver(Observer):
@@ -65,13 +62,12 @@ class LoopObserver(Observer):
         return super().failed(tp, count, error)
 
     def dispatch(self, work: Callable[[], object]) -> None:
-        """Run it now: this is called on the loop. Only KeyboardInterrupt and SystemExit are raised, on the loop."""
-        try:
-            work()
-        except (KeyboardInterrupt, SystemExit) as stop:
-            _raise_on_the_loop(stop)
-        except BaseException:  # noqa: BLE001 an error of the user's code must not reach the client, CancelledError included
-            _log_raised()
+        """Run it behind this step, as it is the user's. KeyboardInterrupt and SystemExit are raised on the loop."""
+        loop = asyncio._get_running_loop()
+        if loop is None:
+            _run_on_the_loop(work)
+        else:
+            loop.call_soon(_run_on_the_loop, work)
 
     def waker(self, callback: Callable[[Any], object]) -> Callable[[Callable[[Any], object], object], object] | None:
         """As `Observer.waker`. `asyncio.wait` is not safe for threads, and its loop need not be the client's."""
@@ -94,7 +90,7 @@ class LoopObserver(Observer):
                 future.set_result(None)
 
         def gate() -> None:
-            if runs_here(loop):
+            if asyncio._get_running_loop() is loop:
                 done()
             else:
                 loop.call_soon_threadsafe(done)
@@ -123,13 +119,24 @@ class LoopObserver(Observer):
 class ThreadObserver(LoopObserver):
     """Deliveries of a sync producer: callbacks run in a thread of their own, started with the first one."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, reactor: Reactor) -> None:
         super().__init__()
+        self._reactor = reactor
         self._name = name
         self._work: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._ended = False
+
+    def wait(self, result: BatchResult, timeout: float | None) -> bool:
+        """As `Observer.wait`; the thread leads the reactor meanwhile."""
+        waiter = Waiter(self._reactor)
+        end = waiter.end
+        result.when_done(end)
+        try:
+            return self._reactor.run_until(waiter, timeout) or result.done
+        finally:
+            result.forget(end)
 
     def dispatch(self, work: Callable[[], object]) -> None:
         """Queue it for the callback thread. After the thread's end, run it in the caller's."""
@@ -181,7 +188,7 @@ class ThreadObserver(LoopObserver):
     def _start(self) -> None:
         with Held(self._starting):
             if self._thread is None and not self._ended:
-                self._thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
+                self._thread = threading.Thread(target=self._run_callbacks, name=self._name, daemon=True)
                 self._run_thread(self._thread)
         if self._ended:
             self._run_queued()
@@ -192,7 +199,7 @@ class ThreadObserver(LoopObserver):
         except RuntimeError:  # the interpreter is shutting down and starts no threads: the thread that has work runs it
             self._ended = True
 
-    def _loop(self) -> None:
+    def _run_callbacks(self) -> None:
         while (work := self._work.get()) is not None:
             _run(work)
         self._ended = True

@@ -1,14 +1,14 @@
-"""The asynchronous part of a producer, on the client's loop: lookups of topics, flush, sealing of batches, and close.
+"""The part of a producer that runs in steps of its reactor: lookups of topics, flush, sealing of batches, and close.
 
 Knows the Accumulator and the Sender; a facade's thread or task appends the records (`pyclient.producer.record_send`).
 """
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.deliveries import NO_PARTITION
@@ -17,7 +17,7 @@ from pyclient.buffers.queues import TopicQueues
 from pyclient.codec.compression import Compression
 from pyclient.config import ProducerConfig
 from pyclient.core.cluster import Cluster
-from pyclient.core.manager import Manager
+from pyclient.core.manager import Manager, Use
 from pyclient.core.sending.auto_create import TopicCreation
 from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.sender import Sender, SendingLimits
@@ -30,20 +30,22 @@ from pyclient.producer.routing import Router
 from pyclient.client.core import ClientCore
 from pyclient.producer.metrics import BatchMetrics
 from pyclient.producer.transactions import TransactionCalls
+from pyclient.producer.waiting_sends import WaitingSends
 from pyclient.runtime.environment import wall_ms
 from pyclient.client.interceptors import interceptors
-from pyclient.runtime.loop_thread import runs_here
+from pyclient.runtime.portals import Portal
 
 _log = logging.getLogger(__name__)
 
 
 class ProducerCore(ClientCore):
-    """The parts of one producer, wired together; on one loop."""
+    """The parts of one producer, wired together."""
 
     config: ProducerConfig
+    data_use = Use.PRODUCE
 
-    def __init__(self, config: ProducerConfig, observer: LoopObserver) -> None:
-        super().__init__(config, topics_idle_after=config.metadata_max_idle_ms / 1000, create_topics=True)
+    def __init__(self, config: ProducerConfig, portal: Portal, observer: LoopObserver) -> None:
+        super().__init__(config, portal, topics_idle_after=config.metadata_max_idle_ms / 1000, create_topics=True)
         self.observer = observer
         self.accumulator = Accumulator(
             memory=config.buffer_memory, batch_size=config.batch_size, max_request_size=config.max_request_size,
@@ -58,6 +60,7 @@ class ProducerCore(ClientCore):
         self.router = Router(config)
         if self.router.on_new_batch is not None:
             self.accumulator.on_new_batch = self.router.on_new_batch
+        self.waiting_sends = WaitingSends()
         self.send_path = self.router.send_path(self.accumulator) if self.interceptors is None else None
         self.arrow_path = self.router.arrow_path(self.accumulator, observer) if self.interceptors is None else None
         self.send_simple_rows = _is_not_simple if self.arrow_path is None else self.arrow_path.send
@@ -94,13 +97,9 @@ class ProducerCore(ClientCore):
         """Records of a bulk that were refused must not be missing from a commit. Called by any thread."""
         def on_failed(tp: TopicPartition, count: int, error: KafkaError) -> None:
             metrics.failed(tp, count, error)
-            if tp.partition != NO_PARTITION or self.loop is None:
-                return
-            self.refused_records.append(error)
-            if runs_here(self.loop):
-                self.note_refused()
-            else:
-                self.loop.call_soon_threadsafe(self.note_refused)
+            if tp.partition == NO_PARTITION and self.started:
+                self.refused_records.append(error)
+                self.reactor.call_soon(self.note_refused)
 
         return on_failed
 
@@ -122,8 +121,12 @@ class ProducerCore(ClientCore):
         metadata, *others = super().managers()
         return [metadata, self.sender, *([] if self.transactions is None else [self.transactions]), *others]
 
+    def data_manager(self) -> Manager:
+        """As `ClientCore.data_manager`."""
+        return self.sender
+
     async def start(self) -> None:
-        """Bind to the running loop; ready batches wake it from now on."""
+        """Ready batches wake the driver from now on."""
         await super().start()
         self.accumulator.on_ready = self.driver.wake_from_anywhere
         if self.config.linger_ms > 0:
@@ -144,8 +147,10 @@ class ProducerCore(ClientCore):
 
     # ---- waiting ----------------------------------------------------------------------------------------------------
 
-    async def queues(self, topic: str, partition: int | None, timeout: float) -> TopicQueues:
+    async def queues(self, topic: str, partition: int | None, timeout: float, began: float) -> TopicQueues:
         """The topic's queues, once the topic and this *partition* of it are known (None: any partition).
+
+        *began* is the time at which the call began to wait: the error says how long it has.
 
         Raises:
             MetadataTimeoutError: not within *timeout* seconds.
@@ -162,9 +167,9 @@ class ProducerCore(ClientCore):
                 return None
             return queues
 
-        late = asyncio.get_running_loop().call_later(timeout / 2, self._request_auto_create, topic, timeout / 2)
+        late = self.reactor.call_at(self.reactor.clock() + timeout / 2, partial(self._request_auto_create, topic, timeout / 2))
         try:
-            return await self.driver.until(known, timeout, lambda: self._unknown(topic, partition, timeout))
+            return await self.driver.until(known, timeout, lambda: self._unknown(topic, partition, self.clock() - began))
         finally:
             late.cancel()
 
@@ -203,7 +208,7 @@ class ProducerCore(ClientCore):
             return "belongs to the parent process" if self.is_forked else "closed"
         if self.refused is not None:
             return "refused by the brokers"
-        return "not opened" if self.loop is None else "open"
+        return "open" if self.started else "not opened"
 
     async def settle(self, timeout: float | None) -> None:
         """Wait until everything sent before this call is settled, but nothing sent later; its callbacks are dispatched
@@ -267,7 +272,6 @@ class ProducerCore(ClientCore):
         """
         if self.closed is not None:
             return
-        self.check_loop()
         until = self.clock() + (self.config.delivery_timeout_ms / 1000 if timeout is None else timeout)
         self.accumulator.close()
         try:
@@ -307,7 +311,6 @@ class ProducerCore(ClientCore):
 
     async def close(self) -> None:
         """Close and fail what is not settled; `finish` delivers first."""
-        self.check_loop()
         self.accumulator.close()
         if self.closed is None:
             self.sender.abandon(ClientClosedError("the producer was closed before the record was acknowledged"))

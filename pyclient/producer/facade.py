@@ -33,7 +33,8 @@ from pyclient.producer.core import ProducerCore
 from pyclient.producer.record_send import OnDelivery, record_send
 from pyclient.producer.transactions import AsyncTransaction, Transaction, TransactionCalls
 from pyclient.producer.waits import BlockBudget, wait_for_topic
-from pyclient.runtime.loop_thread import Portal
+from pyclient.runtime.environment import loop_reactor, thread_reactor
+from pyclient.runtime.portals import LoopPortal, ThreadPortal
 from pyclient.serializing import AnySerializer
 from pyclient.runtime.steps import Step, Steps, await_steps, run_steps
 
@@ -77,11 +78,12 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
         """
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         parsed = _parse(config, options, key_serializer, value_serializer, partitioner, interceptors)
-        self._observer = ThreadObserver("pyclient-callbacks")
-        self._core = ProducerCore(parsed, self._observer)
+        self._portal = ThreadPortal("pyclient-producer", thread_reactor())
+        self._observer = ThreadObserver("pyclient-callbacks", self._portal.reactor)
+        self._core = ProducerCore(parsed, self._portal, self._observer)
         self._send_path = self._core.send_path
         self._record_send = record_send(self._core)
-        self._portal = Portal("pyclient-producer")
+        self._portal.start()
         self._end = ProducerShutdown(self._core, self._portal, self._observer)
         self._portal.call(self._core.start)
 
@@ -358,8 +360,9 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
         """
         config, options = with_hidden_secrets(config), with_hidden_secrets(options)
         parsed = _parse(config, options, key_serializer, value_serializer, partitioner, interceptors)
+        self._portal = LoopPortal("producer", loop_reactor())
         self._observer = LoopObserver()
-        self._core = ProducerCore(parsed, self._observer)
+        self._core = ProducerCore(parsed, self._portal, self._observer)
         self._send_path = self._core.send_path
         self._record_send = record_send(self._core, awaits=True)
 
@@ -460,7 +463,8 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
                 queued, and a note has the index that was reached.
         """
         core = self._checked_core()
-        begun = core.send_simple_rows(topic, data, value, key, headers, timestamp, topic_column, partition_column)
+        row_arguments = data, value, key, headers, timestamp, topic_column, partition_column
+        begun = None if core.waiting_sends else core.send_simple_rows(topic, *row_arguments)
         if isinstance(begun, Deliveries):
             return begun
         with BulkSend(core, begun) as bulk:
@@ -477,7 +481,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
                 partition.
             KafkaTimeoutError: not all are settled; they are still being sent. Or callbacks are still running.
         """
-        await self._core.settle(seconds(timeout, self._core.config.delivery_timeout_ms))
+        await self._portal.call(lambda: self._core.settle(seconds(timeout, self._core.config.delivery_timeout_ms)))
         self._core.raise_failures()
 
     # ---- transactions -----------------------------------------------------------------------------------------------
@@ -493,7 +497,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
             KafkaTimeoutError: it goes on; call it again.
             IllegalStateError: it was called before, or a transaction is open.
         """
-        await self._transaction_calls().initialize(transactional_id, timeout).run_async()
+        await self._transaction_calls().initialize(transactional_id, timeout).run_async(self._portal)
 
     async def begin_transaction(self) -> None:
         """Open a transaction: records sent from now on are read by read_committed consumers once it is committed.
@@ -501,7 +505,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
         Raises:
             IllegalStateError: one is open, or `init_transactions` was not called.
         """
-        await self._transaction_calls().begin().run_async()
+        await self._transaction_calls().begin().run_async(self._portal)
 
     async def send_offsets(self, offsets: Any, group_metadata: ConsumerGroupMetadata, timeout: float | None = OPTION) -> None:
         """Commit a consumer's offsets with the transaction (KIP-447): records are processed exactly once.
@@ -516,7 +520,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
             ApplicationRecoverableError: close this producer and open a new one.
             KafkaTimeoutError: its outcome is not known: abort.
         """
-        await self._transaction_calls().send_offsets(offsets, group_metadata, timeout).run_async()
+        await self._transaction_calls().send_offsets(offsets, group_metadata, timeout).run_async(self._portal)
 
     async def commit_transaction(self, timeout: float | None = OPTION) -> None:
         """Send what is left, wait for all acknowledgements, and commit.
@@ -528,7 +532,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
             ApplicationRecoverableError: close this producer and open a new one.
             KafkaTimeoutError: its outcome is not known: call it again.
         """
-        await self._transaction_calls().commit(timeout).run_async()
+        await self._transaction_calls().commit(timeout).run_async(self._portal)
 
     async def abort_transaction(self, timeout: float | None = OPTION) -> None:
         """Fail what was not sent, and abort: read_committed consumers never see the transaction's records.
@@ -539,7 +543,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
             ApplicationRecoverableError: close this producer and open a new one.
             KafkaTimeoutError: it goes on: call it again.
         """
-        await self._transaction_calls().abort(timeout).run_async()
+        await self._transaction_calls().abort(timeout).run_async(self._portal)
 
     def transaction(self) -> AsyncTransaction:
         """A transaction as a context manager: commits at the end of the block, aborts when the block raises.
@@ -570,13 +574,14 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
             DeliveryError: records failed whose error was not looked at.
         """
         self._core.check_process()
-        await self._core.finish(seconds(timeout, self._core.config.delivery_timeout_ms))
+        limit = seconds(timeout, self._core.config.delivery_timeout_ms)
+        await self._portal.close(lambda: self._core.finish(limit), closed=self._core.closed is not None)
 
     async def start(self) -> None:
         """Open it on the running loop, where ``async with`` does not fit: then `stop` it in a ``finally``."""
-        await self._core.start()
-        if self._core.send_path is not None and self._core.loop is not None:
-            self._core.send_path.bind(self._core.loop)
+        await self._portal.open(self._core.start)
+        if self._core.send_path is not None and self._portal.loop is not None:
+            self._core.send_path.bind(self._portal.loop)
 
     async def stop(self, timeout: float | None = OPTION) -> None:
         """`close` by another name, with its *timeout*; the counterpart of `start`."""
@@ -598,7 +603,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
         return self._core.describe(type(self).__name__) if hasattr(self, "_core") else f"<{type(self).__name__} without options yet>"
 
     def _forget(self) -> None:
-        loop = self._core.loop
+        loop = self._portal.loop
         if loop is not None and loop.is_closed():  # nothing settles the records any more: a thread that waits for one must get an error
             self._core.sender.abandon(ClientClosedError(
                 "the event loop was closed before the record was acknowledged; it may or may not be stored. Use `async with`."))
@@ -623,7 +628,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
         return self._core
 
     async def _run(self, steps: Steps[Step, T]) -> T:
-        return await await_steps(steps, lambda step: step.run_async())
+        return await await_steps(steps, lambda step: step.run_async(self._portal))
 
 
 def _mark_as_coroutine_function(method: Any) -> None:

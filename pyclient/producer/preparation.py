@@ -16,7 +16,7 @@ from pyclient.errors import SerializationError
 from pyclient.plugins import ColumnEncoder
 from pyclient.producer.routing import Router
 from pyclient.producer.waits import BlockBudget
-from pyclient.runtime.loop_thread import Portal
+from pyclient.runtime.portals import LoopPortal, ThreadPortal
 
 Unserialized: TypeAlias = tuple[str, Any, Any]
 """Topic, key and value."""
@@ -30,10 +30,10 @@ class Prepare:
     record: Unserialized
     budget: BlockBudget
 
-    def run(self, portal: Portal) -> None:
+    def run(self, portal: ThreadPortal) -> None:
         """As `Step.run`."""
 
-    async def run_async(self) -> None:
+    async def run_async(self, portal: LoopPortal) -> None:
         """As `Step.run_async`."""
         await in_time(partial(_prepare, self.router, *self.record), self.budget, self.record[0])
 
@@ -46,13 +46,13 @@ class PrepareEach:
     records: Sequence[Unserialized]
     budget: BlockBudget
 
-    def run(self, portal: Portal) -> list[SerializationError | None]:
+    def run(self, portal: ThreadPortal) -> list[SerializationError | None]:
         """As `Step.run`."""
         return [None] * len(self.records)
 
-    async def run_async(self) -> list[SerializationError | None]:
+    async def run_async(self, portal: LoopPortal) -> list[SerializationError | None]:
         """As `Step.run_async`."""
-        return [await _error_of(Prepare(self.router, record, self.budget)) for record in self.records]
+        return [await _error_of(Prepare(self.router, record, self.budget), portal) for record in self.records]
 
 
 @attrs.frozen
@@ -64,11 +64,11 @@ class PrepareColumn:
     is_key: bool
     budget: BlockBudget
 
-    def run(self, portal: Portal) -> None:
+    def run(self, portal: ThreadPortal) -> None:
         """As `Step.run`."""
         self.encoder.prepare(self.topic, is_key=self.is_key)
 
-    async def run_async(self) -> None:
+    async def run_async(self, portal: LoopPortal) -> None:
         """As `Step.run_async`."""
         if self.encoder.is_prepared(self.topic, is_key=self.is_key):
             self.encoder.prepare(self.topic, is_key=self.is_key)
@@ -92,9 +92,9 @@ async def in_time(wait: Callable[[], Awaitable[object]], budget: BlockBudget, to
             "Is its schema registry slow?") from error
 
 
-async def _error_of(prepare: Prepare) -> SerializationError | None:
+async def _error_of(prepare: Prepare, portal: LoopPortal) -> SerializationError | None:
     try:
-        await prepare.run_async()
+        await prepare.run_async(portal)
     except SerializationError as error:
         return error
     return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeAlias
 
 import attrs
@@ -24,12 +23,13 @@ from pyclient.producer.arguments import GivenHeaders, check_partition, check_tim
 from pyclient.producer.core import ProducerCore
 from pyclient.producer.preparation import Prepare, in_time
 from pyclient.producer.routing import with_added
-from pyclient.producer.waits import BlockBudget, append_when_granted, wait_for_topic
+from pyclient.producer.waiting_sends import SendSteps, WaitingSend, is_queued
+from pyclient.producer.waits import BlockBudget, append_when_granted, known_topic, wait_for_topic
 from pyclient.records import Headers
-from pyclient.runtime.steps import Step, Steps, WaitFor
+from pyclient.runtime.portals import LoopPortal, ThreadPortal
 
+Queue: TypeAlias = Callable[[TopicQueues], Delivery | SendSteps]
 OnDelivery: TypeAlias = Callable[[Delivery], object]
-SendSteps: TypeAlias = Steps[Step, Delivery]
 
 
 @attrs.frozen
@@ -46,10 +46,14 @@ class EncodedRecord:
 
 
 class RecordSend:
-    """What both facades' `send` does with a record. Keeps no state of its own."""
+    """What both facades' `send` does with a record. Keeps no state of its own.
 
-    def __init__(self, core: ProducerCore) -> None:
+    *in_order*: calls of an async producer keep their order when they wait for a topic; threads have none.
+    """
+
+    def __init__(self, core: ProducerCore, *, in_order: bool) -> None:
         self._core = core
+        self._in_order = in_order
         self._accumulator = core.accumulator
         self._router = core.router
         self._adds_headers = core.router.adds_headers
@@ -64,10 +68,23 @@ class RecordSend:
             checked_callback(on_delivery)
         headers = header_pairs(headers) if headers else ()
         number = None if partition is None else check_partition(partition)
-        queues = self._accumulator.topic(topic)
-        if queues is None or (number is not None and number >= len(queues)):
-            return self._queue_when_known(topic, value, key, number, timestamp, headers, on_delivery, budget or BlockBudget(self._core))
-        router = self._router
+        queues = known_topic(self._core, topic)
+        if queues is not None and (number is None or number < len(queues)):
+            return self._encode_and_append(queues, value, key, number, timestamp, headers, on_delivery, budget)
+        of_waits = budget or BlockBudget(self._core)
+
+        def queue(found: TopicQueues) -> Delivery | SendSteps:
+            if number is not None and number >= len(found):
+                return self._queue_when_known(topic, number, of_waits, queue)
+            return self._encode_and_append(found, value, key, number, timestamp, headers, on_delivery, of_waits)
+
+        if queues is not None:
+            return queue(queues)
+        return self._queue_in_order(topic, of_waits, queue) if self._in_order else self._queue_when_known(topic, None, of_waits, queue)
+
+    def _encode_and_append(self, queues: TopicQueues, value: Any, key: Any, number: int | None, timestamp: int | None, headers: Headers,
+                           on_delivery: OnDelivery | None, budget: BlockBudget | None) -> Delivery | SendSteps:
+        topic, router = queues.topic, self._router
         raw_key: Any = router.key(topic, key, headers)
         raw_value: Any = router.value(topic, value, headers)
         if self._adds_headers:
@@ -80,10 +97,23 @@ class RecordSend:
         record = EncodedRecord(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery)
         return self._append_when_granted(record, budget or BlockBudget(self._core))
 
-    def _queue_when_known(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Headers,
-                          on_delivery: OnDelivery | None, budget: BlockBudget) -> SendSteps:
-        yield from wait_for_topic(self._core, topic, partition, budget)
-        queued = self.queue(topic, value, key, partition, timestamp, headers, on_delivery, budget)
+    def _queue_when_known(self, topic: str, number: int | None, budget: BlockBudget, queue: Queue) -> SendSteps:
+        queued = queue((yield from wait_for_topic(self._core, topic, number, budget)))
+        return queued if isinstance(queued, Delivery) else (yield from queued)
+
+    def _queue_in_order(self, topic: str, budget: BlockBudget, queue: Queue) -> SendSteps:
+        """In the order of the calls: another one may queue the record, and an error of this wait means nothing then."""
+        send, waiting = WaitingSend(topic, queue), self._core.waiting_sends
+        waiting.add(send)
+        try:
+            yield from wait_for_topic(self._core, topic, None, budget)
+        except BaseException as error:
+            if waiting.remove(send):
+                raise
+            if not isinstance(error, Exception):
+                send.note(error)
+                raise
+        queued = send.result()
         return queued if isinstance(queued, Delivery) else (yield from queued)
 
     def _append_when_granted(self, record: EncodedRecord, budget: BlockBudget) -> SendSteps:
@@ -98,6 +128,22 @@ class RecordSend:
             delivery = yield from append_when_granted(self._core, record.queues, enqueue, append, budget)
             if delivery is not None:
                 return delivery
+
+
+@attrs.frozen
+class TakeTurn:
+    """Wait until earlier sends of a topic are prepared."""
+
+    turn: asyncio.Lock
+    budget: BlockBudget
+    topic: str
+
+    def run(self, portal: ThreadPortal) -> None:
+        """As `Step.run`; sync producers prepare nothing."""
+
+    async def run_async(self, portal: LoopPortal) -> None:
+        """As `Step.run_async`."""
+        await in_time(self.turn.acquire, self.budget, self.topic)
 
 
 class PreparedSend:
@@ -118,7 +164,7 @@ class PreparedSend:
         """As `RecordSend.queue`."""
         budget = BlockBudget(self._core)
         turn = self._turns.setdefault(topic, asyncio.Lock())
-        yield WaitFor(partial(in_time, turn.acquire, budget, topic))
+        yield TakeTurn(turn, budget, topic)
         try:
             yield Prepare(self._router, (topic, key, value), budget)
             queued = self._records.queue(topic, value, key, partition, timestamp, headers, on_delivery, budget)
@@ -151,12 +197,13 @@ class InterceptedSend:
         try:
             return (yield from steps)
         except (Exception, asyncio.CancelledError) as error:
-            self._interceptors.refused(error)
+            if not is_queued(error):
+                self._interceptors.refused(error)
             raise
 
 
 def record_send(core: ProducerCore, *, awaits: bool = False) -> RecordSend | PreparedSend | InterceptedSend:
     """What *core* does with each record; *awaits*: what serializers have to await is awaited first."""
-    records = RecordSend(core)
+    records = RecordSend(core, in_order=awaits)
     prepared = PreparedSend(core, records) if awaits and core.router.prepares else records
     return prepared if core.interceptors is None else InterceptedSend(core.interceptors, prepared)

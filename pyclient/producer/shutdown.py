@@ -17,7 +17,7 @@ from pyclient.errors import DeliveryError, KafkaError, KafkaTimeoutError, counte
 from pyclient.held_lock import Held
 from pyclient.runtime import process_hooks
 from pyclient.producer.callbacks import ThreadObserver
-from pyclient.runtime.loop_thread import Portal
+from pyclient.runtime.portals import ThreadPortal
 from pyclient.producer.core import ProducerCore
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def limit_after(error: BaseException | None, core: ProducerCore) -> float:
 class ProducerShutdown:
     """Ends one producer once, by the first of the three ways."""
 
-    def __init__(self, core: ProducerCore, portal: Portal, observer: ThreadObserver) -> None:
+    def __init__(self, core: ProducerCore, portal: ThreadPortal, observer: ThreadObserver) -> None:
         self._core = core
         self._portal = portal
         self._observer = observer

@@ -1,4 +1,4 @@
-"""Transactions as producers offer them: the calls, on the client's loop, and the context manager.
+"""Transactions as producers offer them: the calls, in steps of the client's reactor, and the context manager.
 
 What to ask the coordinators is decided in `pyclient.core.transactions`; here the caller waits for it.
 """
@@ -18,7 +18,7 @@ from pyclient.core.transactions.states import TransactionEvent, TransactionState
 from pyclient.errors import ClientClosedError, IllegalStateError, KafkaError, KafkaTimeoutError, sentence
 from pyclient.metrics import TXN_ABORT, TXN_BEGIN, TXN_COMMIT, TXN_INIT, TXN_OFFSETS, Metric
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from pyclient.runtime.loop_thread import Portal
+from pyclient.runtime.portals import LoopPortal, ThreadPortal
 from pyclient.runtime.steps import Step, Steps, WaitFor
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class TransactionCall:
     _pending: Pending | None = None
     _until: float | None = None
 
-    def run(self, portal: Portal) -> None:
+    def run(self, portal: ThreadPortal) -> None:
         """As `Step.run`."""
         began = self._core.clock()
         try:
@@ -58,8 +58,12 @@ class TransactionCall:
         finally:
             self._calls.spend(self.event, began)
 
-    async def run_async(self) -> None:
+    async def run_async(self, portal: LoopPortal) -> None:
         """As `Step.run_async`."""
+        await portal.call(self.awaited)
+
+    async def awaited(self) -> None:
+        """Perform it in a task of the reactor."""
         began = self._core.clock()
         try:
             await self._wait()
@@ -82,13 +86,17 @@ class TransactionCall:
     async def _wait(self) -> None:
         pending, driver = self._begin(), self._core.driver
         left_s = None if self._until is None else left(self._until, self._core.clock)
-        await driver.until(lambda: self._manager.take(pending), left_s, self._late)
-        self._took()
+        await driver.until(lambda: self._take(pending), left_s, self._late)
 
-    def _took(self) -> None:
-        """After an abort the failures of its records need not be looked at."""
-        if self.event is TransactionEvent.ABORT:
+    def _take(self, pending: Pending) -> bool | None:
+        """Take the outcome and do what follows from it: no cancellation comes between.
+
+        After an abort the failures of its records need not be looked at.
+        """
+        taken = self._manager.take(pending)
+        if taken and self.event is TransactionEvent.ABORT:
             self._core.observer.take_failures()
+        return taken
 
     def _report(self, error: KafkaError) -> None:
         """Unless the transaction goes on, this error reports the failed records: `close` does not raise them again."""
@@ -151,7 +159,7 @@ class TransactionCalls:
         if manager.is_ending:
             await self._core.driver.until(lambda: None if manager.is_ending else True, timeout, _unfinished)
         if manager.is_open:
-            await self.abort(None if until is None else left(until, self._core.clock)).run_async()
+            await self.abort(None if until is None else left(until, self._core.clock)).awaited()
 
     def check(self) -> None:
         """Raise unless the producer is transactional."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -20,7 +19,8 @@ from pyclient.buffers.queues import TopicQueues
 from pyclient.client.facade_base import left
 from pyclient.errors import raisable
 from pyclient.producer.core import ProducerCore
-from pyclient.runtime.loop_thread import Portal
+from pyclient.reactor import reactor
+from pyclient.runtime.portals import LoopPortal, ThreadPortal
 from pyclient.runtime.steps import Step, Steps, WaitFor
 
 T = TypeVar("T")
@@ -32,7 +32,8 @@ class BlockBudget:
     def __init__(self, core: ProducerCore) -> None:
         self._core = core
         self.ms = core.config.max_block_ms
-        self._until = core.clock() + self.ms / 1000
+        self.began = core.clock()
+        self._until = self.began + self.ms / 1000
 
     def left(self) -> float:
         """Seconds."""
@@ -50,15 +51,14 @@ class WaitForMemory:
     enqueue: Callable[[Waiter], object]
     seconds: float
 
-    def run(self, portal: Portal) -> bool:
-        """As `Step.run`. The loop is not involved: the thread that returns memory opens the gate."""
-        gate = threading.Lock()
-        gate.acquire()
-        self.waiter.notify = gate.release
+    def run(self, portal: ThreadPortal) -> bool:
+        """As `Step.run`."""
+        waiter = reactor.Waiter(portal.reactor)
+        self.waiter.notify = waiter.end
         self.enqueue(self.waiter)
-        return gate.acquire(timeout=self.seconds)
+        return portal.reactor.run_until(waiter, self.seconds)
 
-    async def run_async(self) -> bool:
+    async def run_async(self, portal: LoopPortal) -> bool:
         """As `Step.run_async`."""
         gate = asyncio.Event()
         self.waiter.notify = functools.partial(asyncio.get_running_loop().call_soon_threadsafe, gate.set)
@@ -71,18 +71,27 @@ class WaitForMemory:
         return True
 
 
+def known_topic(core: ProducerCore, topic: str) -> TopicQueues | None:
+    """The topic's queues, if it is known; earlier calls that wait for it have queued their records then."""
+    queues: TopicQueues | None = core.accumulator.topic(topic)
+    if queues is not None and core.waiting_sends:
+        core.waiting_sends.queue_all(topic, queues)
+    return queues
+
+
 def wait_for_topic(core: ProducerCore, topic: str, partition: int | None, budget: BlockBudget) -> Steps[Step, TopicQueues]:
     """The topic's queues, once it is known and has this *partition* (None: any).
 
     Raises:
         MetadataTimeoutError: not within the budget.
     """
-    queues = core.accumulator.topic(topic)
+    queues = known_topic(core, topic)
     if queues is not None and (partition is None or partition < len(queues)):
         return queues
     core.accumulator.check_gate()
     seconds = budget.left()
-    found: TopicQueues = yield WaitFor(lambda: core.queues(topic, partition, seconds))
+    found: TopicQueues = yield WaitFor(lambda: core.queues(topic, partition, seconds, budget.began))
+    core.waiting_sends.queue_all(topic, found)
     return found
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import select
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
@@ -12,7 +13,10 @@ from typing import Final
 
 import attrs
 
-from pyclient.runtime.transport import AsyncioNetwork, Network
+from pyclient.reactor.guard import Guard
+from pyclient.reactor.pollers import Poller, SelectorPoller
+from pyclient.reactor.reactor import Reactor
+from pyclient.runtime.network import Network, SocketNetwork
 from pyclient.runtime.worker_thread import Worker
 
 SEAL_INLINE_BYTES: Final = 65_536
@@ -26,11 +30,20 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def new_poller() -> Poller:
+    """The best one of this system."""
+    if hasattr(select, "epoll"):
+        from pyclient.reactor.epoll_poller import EpollPoller
+
+        return EpollPoller()
+    return SelectorPoller(time.monotonic)
+
+
 @attrs.frozen(kw_only=True)
 class Environment:
     """One network, random generator and executor per client; the clocks are shared."""
 
-    network: Callable[[], Network] = AsyncioNetwork
+    network: Callable[[], Network] = SocketNetwork
     clock: Callable[[], float] = time.monotonic
     """Monotonic seconds."""
     wall: Callable[[], int] = wall_ms
@@ -39,7 +52,11 @@ class Environment:
     token_bytes: Callable[[int], bytes] = secrets.token_bytes
     """Unpredictable bytes for logins."""
     workers: Callable[[str], Executor] = Worker
-    """Creates the executor for work that would block the loop; the argument names its thread."""
+    """Creates the executor for work that would block a step; the argument names its thread."""
+    poller: Callable[[], Poller] = new_poller
+    """What the threads of sync clients sleep in."""
+    guard: Callable[[], Guard | None] = Guard
+    """Defers exceptions from outside; None where none come."""
     seal_inline_bytes: int = SEAL_INLINE_BYTES
     """Compressing more than this is done by a worker."""
     open_inline_bytes: int = OPEN_INLINE_BYTES
@@ -53,6 +70,20 @@ _current: Final[ContextVar[Environment]] = ContextVar("pyclient environment", de
 def environment() -> Environment:
     """The environment of clients created in this context."""
     return _current.get()
+
+
+def thread_reactor() -> Reactor:
+    """For a sync client."""
+    made = environment()
+    return Reactor(made.poller(), made.clock, made.guard())
+
+
+def loop_reactor() -> Reactor:
+    """For an async client."""
+    from pyclient.reactor.loop_poller import LoopPoller
+
+    made = environment()
+    return Reactor(LoopPoller(made.clock), made.clock, made.guard())
 
 
 @contextlib.contextmanager

@@ -8,15 +8,17 @@ from urllib.parse import unquote, urlsplit
 
 from pyclient.errors import ConfigurationError
 from pyclient.redaction import Secret, in_one_line, public_url, without
-from pyclient.runtime.transport import AsyncioNetwork, Endpoint, SocketOptions, tune
+from pyclient.reactor.channels import PlainChannel
+from pyclient.reactor.reactor import Reactor
+from pyclient.runtime.network import Endpoint, SocketNetwork, SocketOptions, in_a_thread, tune
 
 RESOLVED_BY_PROXY: Final = ("socks5h", "http")
 """Schemes by which the proxy resolves brokers' names; by the others this machine does, as curl has it."""
-_NO_LIMIT_S: Final = 86_400.0
-"""The attempt to connect has a limit of its own, and cancels this."""
+LIMIT_S: Final = 120.0
+"""For the proxy's part. The attempt to connect has a limit of its own; this one ends the thread that waits."""
 
 
-class ProxiedNetwork(AsyncioNetwork):
+class ProxiedNetwork(SocketNetwork):
     """Sockets that a proxy connects. Raises ConfigurationError when python-socks is not installed."""
 
     def __init__(self, url: str) -> None:
@@ -28,45 +30,70 @@ class ProxiedNetwork(AsyncioNetwork):
         self._password = None if parts.password is None else Secret(unquote(parts.password))
         self._shown = public_url(url)
 
-    async def resolve(self, host: str, port: int) -> list[Endpoint]:
+    async def resolve(self, reactor: Reactor, host: str, port: int) -> list[Endpoint]:
         """The addresses of *host*, or its name where the proxy resolves names."""
         if self._scheme in RESOLVED_BY_PROXY:
             return [Endpoint(socket.AF_UNSPEC, (host, port))]
-        return await super().resolve(host, port)
+        return await super().resolve(reactor, host, port)
 
-    async def canonical_name(self, endpoint: Endpoint) -> str:
+    async def canonical_name(self, reactor: Reactor, endpoint: Endpoint) -> str:
         """The name itself where the proxy resolves names."""
-        return str(endpoint.address[0]) if endpoint.family == socket.AF_UNSPEC else await super().canonical_name(endpoint)
+        return str(endpoint.address[0]) if endpoint.family == socket.AF_UNSPEC else await super().canonical_name(reactor, endpoint)
 
-    async def connected_socket(self, endpoint: Endpoint, options: SocketOptions) -> socket.socket:
+    async def connected(self, reactor: Reactor, endpoint: Endpoint, options: SocketOptions) -> PlainChannel:
         """A socket that the proxy has connected to *endpoint*. Raises OSError."""
         try:
-            addresses = await super().resolve(self._host, self._port)
+            addresses = await super().resolve(reactor, self._host, self._port)
         except OSError as error:
             raise ConnectionError(f"the name of the proxy {self._shown} cannot be resolved: {error.strerror or error}") from error
         for address in addresses[:-1]:
             with contextlib.suppress(ConnectionError):
-                return self._kept(await self._ask(address, endpoint), options)
-        return self._kept(await self._ask(addresses[-1], endpoint), options)
+                return await self._ask(reactor, address, endpoint, options)
+        return await self._ask(reactor, addresses[-1], endpoint, options)
 
-    def _kept(self, sock: socket.socket, options: SocketOptions) -> socket.socket:
-        self.keep(sock)
+    async def _ask(self, reactor: Reactor, proxy: Endpoint, endpoint: Endpoint, options: SocketOptions) -> PlainChannel:
+        """Ask the proxy for a connection, in a thread: a caller that is cancelled does not wait for its end."""
+        asked = _Asked(self._kinds.make(self._scheme, proxy, self._user, self._password), endpoint)
         try:
-            tune(sock, options)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
-
-    async def _ask(self, proxy: Endpoint, endpoint: Endpoint) -> socket.socket:
-        """Ask the proxy for a connection."""
-        asks = self._kinds.make(self._scheme, proxy, self._user, self._password)
-        try:
-            sock: socket.socket = await asks.connect(*endpoint.address[:2], timeout=_NO_LIMIT_S)
+            sock = await in_a_thread(reactor, asked.connect)
         except (OSError, self._kinds.errors, ValueError) as error:
             said = without([self._password or ""], in_one_line(str(error)))
             raise ConnectionError(f"the proxy {self._shown} (proxy_url) does not connect to {endpoint}: {said or type(error).__name__}") from error
+        except BaseException:
+            asked.abandon()
+            raise
+        self.keep(sock)
+        try:
+            sock.setblocking(False)
+            tune(sock, options)
+            return PlainChannel(reactor, sock)
+        except BaseException:
+            sock.close()
+            raise
+
+
+class _Asked:
+    """A connection that a proxy is asked for."""
+
+    def __init__(self, proxy: Any, endpoint: Endpoint) -> None:
+        self._proxy = proxy
+        self._endpoint = endpoint
+        self._socket: socket.socket | None = None
+        self._abandoned = False
+
+    def connect(self) -> socket.socket:
+        """Blocks."""
+        sock: socket.socket = self._proxy.connect(*self._endpoint.address[:2], timeout=LIMIT_S)
+        self._socket = sock
+        if self._abandoned:
+            sock.close()
         return sock
+
+    def abandon(self) -> None:
+        """Its caller waits no longer."""
+        self._abandoned = True
+        if self._socket is not None:
+            self._socket.close()
 
 
 class _ProxyKinds:
@@ -85,7 +112,7 @@ class _ProxyKinds:
 def _proxy_kinds() -> _ProxyKinds:
     try:
         import python_socks
-        from python_socks.async_.asyncio import Proxy
+        from python_socks.sync import Proxy
     except ImportError as error:
         raise ConfigurationError(
             f"proxy_url needs the package python-socks ({error}); install it with pip install 'pyclient-kafka[proxy]'", option="proxy_url") from error

@@ -9,7 +9,7 @@ knows how this client waits.
         yield OnLoop(self._core.leave)
 
     run_steps(self.commit_before_leaving(), lambda step: step.run(self._portal))      # Consumer
-    await await_steps(self.commit_before_leaving(), lambda step: step.run_async())    # AsyncConsumer
+    await await_steps(self.commit_before_leaving(), lambda step: step.run_async(self._portal))    # AsyncConsumer
 
 Rule: whatever is raised while the generator is alive is thrown into it, by *perform* or by Ctrl-C in the driver itself.
 The generator decides what must still be done, and its ``finally`` blocks may yield steps. To close it instead would
@@ -22,7 +22,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 
-from pyclient.runtime.loop_thread import Portal
+from pyclient.runtime.portals import LoopPortal, ThreadPortal
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -33,41 +33,41 @@ Steps: TypeAlias = Generator[S, Any, T]
 class Step(Protocol):
     """A step that both kinds of client can perform."""
 
-    def run(self, portal: Portal) -> Any:
+    def run(self, portal: ThreadPortal) -> Any:
         """Perform it for a sync client, in the thread of the caller."""
 
-    async def run_async(self) -> Any:
-        """Perform it for an async client, on its loop."""
+    async def run_async(self, portal: LoopPortal) -> Any:
+        """Perform it for an async client, in the caller's task."""
 
 
 @attrs.frozen
 class OnLoop(Generic[T]):
-    """Call *function*, which does not wait, on the client's loop."""
+    """Call *function*, which does not wait, in a step of the client's reactor."""
 
     function: Callable[[], T]
 
-    def run(self, portal: Portal) -> T:
+    def run(self, portal: ThreadPortal) -> T:
         """As `Step.run`."""
         return portal.run(self.function)
 
-    async def run_async(self) -> T:
+    async def run_async(self, portal: LoopPortal) -> T:
         """As `Step.run_async`."""
-        return self.function()
+        return portal.run(self.function)
 
 
 @attrs.frozen
 class WaitFor(Generic[T]):
-    """Await the coroutine that *make* returns, on the client's loop."""
+    """Await the coroutine that *make* returns, as a task of the client's reactor."""
 
     make: Callable[[], Coroutine[Any, Any, T]]
 
-    def run(self, portal: Portal) -> T:
+    def run(self, portal: ThreadPortal) -> T:
         """As `Step.run`."""
         return portal.call(self.make)
 
-    async def run_async(self) -> T:
+    async def run_async(self, portal: LoopPortal) -> T:
         """As `Step.run_async`."""
-        return await self.make()
+        return await portal.call(self.make)
 
 
 def run_steps(steps: Steps[S, T], perform: Callable[[S], Any], error: BaseException | None = None) -> T:

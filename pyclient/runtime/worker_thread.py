@@ -1,4 +1,4 @@
-"""The thread for work that would block a client's loop."""
+"""The thread for work that would block a step of a client."""
 from __future__ import annotations
 
 import contextlib

@@ -23,7 +23,7 @@ LONGEST_ERROR: Final = 65_536
 class OAuthBearer:
     """One token for all connections of a client, fetched when needed and renewed before it expires.
 
-    Each step runs in a worker, because token functions may block; async ones are awaited on the client's loop.
+    Each step runs in a worker, because token functions may block; async ones are awaited on an async client's loop.
     """
 
     name = "OAUTHBEARER"

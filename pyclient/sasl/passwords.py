@@ -43,7 +43,7 @@ class LogsInByPassword:
         return without(set().union(*[encoded_forms(each.encode()) for each in list(self._recent)]), text)
 
     def _password(self, config: Any) -> Generator[Any, Any, str]:
-        """The password of this login; what an async function returns is yielded, and awaited on the client's loop.
+        """The password of this login; what an async function returns is yielded, and awaited on an async client's loop.
 
         Raises:
             PasswordUnavailableError: the function raised, or returned no password.

@@ -121,9 +121,10 @@ class TokenCache:
         return without(set().union(*[encoded_forms(token.value.encode()) for token in list(self._recent)]), text)
 
     def close(self) -> None:
-        """Cancel a running fetch. Call it on the loop."""
-        if self._fetching is not None:
-            self._fetching.cancel()
+        """Cancel a running fetch. Any thread may call it."""
+        fetching = self._fetching
+        if fetching is not None and not fetching.get_loop().is_closed():
+            fetching.get_loop().call_soon_threadsafe(fetching.cancel)
 
     def _shared(self, fetch: TokenSource, renewal: RefreshPolicy) -> Awaitable[OAuthToken]:
         """For a worker's result, which is dropped if the login ends meanwhile."""

@@ -13,7 +13,8 @@ from pyclient import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, To
 from pyclient.codec.apis import Api
 from pyclient.core.manager import Use
 from pyclient.errors import BootstrapError, ResponseTimeoutError
-from pyclient.runtime.transport import AsyncioNetwork, Endpoint
+from pyclient.reactor.reactor import Reactor
+from pyclient.runtime.network import Endpoint, SocketNetwork
 from pyclient.testing import FaultProxy, LocalCluster
 from tests.kafka import consumer, first_address, make_topic, produce
 from tests.waiting import eventually
@@ -24,12 +25,12 @@ def proxy(kafka_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> Itera
     """A proxy that every connection to the broker's own address takes, those after the bootstrap included."""
     broker = first_address(kafka_cluster)
     with FaultProxy(broker) as started:
-        resolve = AsyncioNetwork.resolve
+        resolve = SocketNetwork.resolve
 
-        async def detour(self: AsyncioNetwork, host: str, port: int) -> list[Endpoint]:
-            return await resolve(self, "127.0.0.1", started.port) if port == broker[1] else await resolve(self, host, port)
+        async def detour(self: SocketNetwork, reactor: Reactor, host: str, port: int) -> list[Endpoint]:
+            return await resolve(self, reactor, "127.0.0.1", started.port) if port == broker[1] else await resolve(self, reactor, host, port)
 
-        monkeypatch.setattr(AsyncioNetwork, "resolve", detour)
+        monkeypatch.setattr(SocketNetwork, "resolve", detour)
         yield started
 
 
@@ -104,24 +105,24 @@ def test_M05_a_name_with_a_dead_and_a_live_address_works(kafka_cluster: LocalClu
     make_topic(kafka_cluster, topic)
     with socket.create_server(("127.0.0.1", 0)) as sock:
         dead = Endpoint(socket.AF_INET, sock.getsockname())
-    resolve = AsyncioNetwork.resolve
+    resolve = SocketNetwork.resolve
 
-    async def both(self: AsyncioNetwork, host: str, port: int) -> list[Endpoint]:
-        return [dead, *await resolve(self, *first_address(kafka_cluster))]
+    async def both(self: SocketNetwork, reactor: Reactor, host: str, port: int) -> list[Endpoint]:
+        return [dead, *await resolve(self, reactor, *first_address(kafka_cluster))]
 
-    monkeypatch.setattr(AsyncioNetwork, "resolve", both)
+    monkeypatch.setattr(SocketNetwork, "resolve", both)
     round_trip("two.answers:9092", topic)
 
 
 def test_M14_a_name_that_resolves_later_is_waited_for(kafka_cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make_topic(kafka_cluster, topic)
-    resolve = AsyncioNetwork.resolve
+    resolve = SocketNetwork.resolve
     book: dict[str, tuple[str, int]] = {}
 
-    async def registered(self: AsyncioNetwork, host: str, port: int) -> list[Endpoint]:
-        return await resolve(self, *book[host]) if host in book else await resolve(self, host, port)
+    async def registered(self: SocketNetwork, reactor: Reactor, host: str, port: int) -> list[Endpoint]:
+        return await resolve(self, reactor, *book[host]) if host in book else await resolve(self, reactor, host, port)
 
-    monkeypatch.setattr(AsyncioNetwork, "resolve", registered)
+    monkeypatch.setattr(SocketNetwork, "resolve", registered)
     with Admin(bootstrap_servers="soon.invalid:9092") as admin:
         with pytest.raises(BootstrapError, match="'soon.invalid' cannot be resolved"):
             admin.list_topics(timeout=0.5)
@@ -229,14 +230,14 @@ def test_M05_a_broker_that_moved_to_another_port_is_found_there(
         kafka_cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make_topic(kafka_cluster, topic)
     broker = first_address(kafka_cluster)
-    resolve = AsyncioNetwork.resolve
+    resolve = SocketNetwork.resolve
     with FaultProxy(broker) as before, FaultProxy(broker) as after:
         way = [before]
 
-        async def moved(self: AsyncioNetwork, host: str, port: int) -> list[Endpoint]:
-            return await resolve(self, "127.0.0.1", way[-1].port)
+        async def moved(self: SocketNetwork, reactor: Reactor, host: str, port: int) -> list[Endpoint]:
+            return await resolve(self, reactor, "127.0.0.1", way[-1].port)
 
-        monkeypatch.setattr(AsyncioNetwork, "resolve", moved)
+        monkeypatch.setattr(SocketNetwork, "resolve", moved)
         with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
             producer.send(topic, b"x").result(20)
             before.close()

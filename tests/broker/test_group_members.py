@@ -24,7 +24,7 @@ from pyclient.errors import (
 from pyclient.testing import LocalCluster
 from tests.groups import (
     ALL, BOTH, BY_BROKER, LIMIT_S, MOST, ON_ONE_BROKER, Ledger, Listener, Member, Terms, by_members, commits, describe, end_sessions_after, evenly, fill, goes_back,
-    members, on, quick, settled, shared_out,
+    members, on, quick, settled, share_evenly, shared_out,
 )
 from tests.kafka import make_topic
 from tests.leaving import closed, closed_async
@@ -229,7 +229,7 @@ def test_C26_a_closed_consumer_leaves_at_once(kafka_cluster: LocalCluster, topic
     end_sessions_after(kafka_cluster, topic, 60)
     with members() as running:
         running += [Member(kafka_cluster, topic, [topic], session_timeout_ms=60_000, **terms).start() for _ in range(2)]
-        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        share_evenly(running, partitions)
         began = time.monotonic()
         running.pop().stop()
         eventually(lambda: shared_out(running, partitions), LIMIT_S)
@@ -289,10 +289,10 @@ def test_G07_members_use_a_common_assignor_and_a_member_without_one_gets_an_erro
     partitions = make_topic(kafka_cluster, topic, 4)
     with members() as running:
         running.append(Member(kafka_cluster, topic, [topic], assignors=["range", "roundrobin"]).start())
-        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        share_evenly(running, partitions)
         assert describe(kafka_cluster, topic).assignor == "range"
         running.append(Member(kafka_cluster, topic, [topic], assignors=["sticky", "roundrobin"]).start())
-        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        share_evenly(running, partitions)
         assert describe(kafka_cluster, topic).assignor == "roundrobin"
         with by_hand(kafka_cluster, topic, [topic], assignors=["sticky"]) as alone:
             with pytest.raises(InconsistentGroupProtocolError, match="INCONSISTENT_GROUP_PROTOCOL"):

@@ -17,7 +17,7 @@ from tests.broker.durability.load import load
 from tests.broker.durability.numbering import Verdict, judge
 from tests.groups import (
     ALL, BOTH, BY_BROKER, LIMIT_S, OFFSETS, ON_ONE_BROKER, ON_THREE_BROKERS, Ledger, Member, Terms, by_members, commits, coordinators_know, counts, describe, evenly, fill, goes_back, members, on,
-    processed, settled, shared_out,
+    processed, settled, share_evenly, shared_out,
 )
 from tests.kafka import make_topic
 from tests.waiting import eventually
@@ -71,7 +71,7 @@ def test_members_join_and_leave_under_load_without_lost_records_or_lower_commits
         quiet()
 
     def quiet() -> None:
-        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        share_evenly(running, partitions)
         before = {stream: len(deliveries) for stream, deliveries in sending.deliveries.items()}
         eventually(lambda: all(len(deliveries) > before[stream] for stream, deliveries in sending.deliveries.items()), LIMIT_S)
 
@@ -179,7 +179,7 @@ def test_G05_N01_a_static_member_that_restarts_moves_no_partition(kafka_cluster:
     partitions = make_topic(kafka_cluster, topic, 4)
     with members() as running:
         running += [Member(kafka_cluster, topic, [topic], group_instance_id=name, **terms).start() for name in "ab"]
-        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        share_evenly(running, partitions)
         stays, goes = running
         had, calls_before = goes.owned, len(stays.listener.calls)
         running.remove(goes)
@@ -225,9 +225,9 @@ def test_G06_a_cooperative_group_moves_as_few_partitions_as_possible(kafka_clust
     partitions = make_topic(kafka_cluster, topic, 8)
     with members() as running:
         running.append(Member(kafka_cluster, topic, [topic], **terms).start())
-        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        share_evenly(running, partitions)
         running.append(Member(kafka_cluster, topic, [topic], **terms).start())
-        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        share_evenly(running, partitions)
         [gone] = running[0].listener.of("revoked")
         assert len(gone) == 4
         assert running[1].owned == set(gone)
@@ -254,7 +254,7 @@ def test_a_group_changes_its_assignor_or_its_protocol_member_by_member(
     def comes(terms: Terms) -> None:
         everybody.append(Member(kafka_cluster, topic, [topic], ledger=ledger, manual=True, **terms))
         running.append(everybody[-1].start())
-        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        share_evenly(running, partitions)
         # A group that becomes classic again removes members that do not know its newest epoch.
         settled(kafka_cluster, topic, partitions)
 
@@ -291,19 +291,19 @@ def test_N07_a_group_goes_on_when_another_broker_becomes_its_coordinator(kafka_c
     with members() as running:
         comes()
         comes()
-        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        share_evenly(running, partitions)
         kafka_cluster.wait_in_sync()
         with load(kafka_cluster, topic, partitions=6, producers=1, rate=600) as sending:
             gone = coordinator(kafka_cluster)
             kafka_cluster.kill(gone)
             try:
                 comes()
-                eventually(lambda: evenly(running, partitions), LIMIT_S)
+                share_evenly(running, partitions)
                 assert coordinator(kafka_cluster) != gone
             finally:
                 kafka_cluster.start(gone)
             running.pop(0).stop()
-            eventually(lambda: evenly(running, partitions), LIMIT_S)
+            share_evenly(running, partitions)
             sending.stop()
             acknowledged, sent = sending.acknowledged(), sending.sent
         eventually(lambda: len(processed(*(each.found for each in everybody))) >= sum(sent.values()), LIMIT_S)
@@ -335,11 +335,11 @@ def test_N09_a_pattern_reads_a_topic_that_is_created_later(
     with members() as running:
         pattern = matched_by(re.escape(topic) + "-.")
         running += [Member(kafka_cluster, topic, pattern, metadata_max_age_ms=300, **terms).start() for _ in range(2)]
-        eventually(lambda: evenly(running, first), LIMIT_S)
+        share_evenly(running, first)
         assert running[0].consumer.subscription() == {f"{topic}-a"}
         make_topic(kafka_cluster, f"{topic}-other", 2)
         second = make_topic(kafka_cluster, f"{topic}-b", 2)
-        eventually(lambda: evenly(running, first + second), LIMIT_S)
+        share_evenly(running, first + second)
         fill(kafka_cluster, f"{topic}-b", 2)
         eventually(lambda: sum(len(each.found) for each in running) == 20, LIMIT_S)
 
@@ -349,11 +349,11 @@ def test_G08_partitions_that_are_added_to_a_topic_are_picked_up(kafka_cluster: L
     partitions = make_topic(kafka_cluster, topic, 2)
     with members() as running:
         running += [Member(kafka_cluster, topic, [topic], metadata_max_age_ms=300, **terms).start() for _ in range(2)]
-        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        share_evenly(running, partitions)
         admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
         admin.create_partitions([NewPartitions(topic, 6)])[topic].result(30)
         partitions += [TopicPartition(topic, number) for number in range(2, 6)]
-        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        share_evenly(running, partitions)
         fill(kafka_cluster, topic, 6)
         eventually(lambda: len(processed(*(each.found for each in running))) == 60, LIMIT_S)
 
@@ -383,5 +383,5 @@ def test_a_topic_created_after_its_subscribers_is_read(kafka_cluster: LocalClust
         eventually(lambda: len(describe(kafka_cluster, topic).members) == 2, LIMIT_S)
         partitions = make_topic(kafka_cluster, topic, 2)
         fill(kafka_cluster, topic, 2)
-        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        share_evenly(running, partitions)
         eventually(lambda: sum(len(each.found) for each in running) == 20, LIMIT_S)

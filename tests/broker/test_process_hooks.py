@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -190,13 +191,19 @@ def test_a_client_that_is_dropped_unclosed_warns_and_ends_its_thread(kind: type[
     eventually(lambda: not clients_threads())
 
 
+def test_a_dropped_admin_is_one_client_also_while_its_thread_has_not_closed_it() -> None:
+    with Admin(bootstrap_servers="127.0.0.1:1") as admin, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        admin._admin.__del__()
+
+
 @pytest.mark.parametrize("kind", ASYNC)
 def test_an_async_client_that_is_dropped_unclosed_warns_and_lets_go_of_its_connections(kafka_cluster: LocalCluster, kind: type[Client]) -> None:
     async def main() -> None:
         clients = [kind(bootstrap_servers=kafka_cluster.bootstrap_servers)]
         await clients[0].__aenter__()
         for _ in range(2):  # the first answer retires the bootstrap connection, the second comes from the broker
-            await clients[0]._core.call(_describe, 20)
+            await clients[0]._portal.call(lambda: clients[0]._core.call(_describe, 20))
         connections = clients[0]._core.connections
         assert connections._connections()
         with pytest.warns(ResourceWarning, match=f"unclosed {kind.__name__}"):

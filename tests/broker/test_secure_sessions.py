@@ -90,7 +90,7 @@ class Watched:
 def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     """Counts logins, and connections that the broker closed."""
     found = Watched()
-    authenticated, lost = Connection.authenticated, Connection.connection_lost
+    authenticated, lost = Connection.authenticated, Connection._channel_ended
 
     def counted(connection: Connection, lifetime: float | None, *args: Any, **kwargs: Any) -> None:
         authenticated(connection, lifetime, *args, **kwargs)
@@ -98,14 +98,14 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
         if lifetime is not None:
             found.ends_at[connection] = connection._handshake_at + lifetime
 
-    def noted(connection: Connection, error: Exception | None) -> None:
+    def noted(connection: Connection, error: OSError | None) -> None:
         over = found.is_over(connection)
         lost(connection, error)
         if connection.ending is not None and connection.ending.by_peer and not over:
             found.cut.append(f"{connection.label}: {connection.ending}")
 
     monkeypatch.setattr(Connection, "authenticated", counted)
-    monkeypatch.setattr(Connection, "connection_lost", noted)
+    monkeypatch.setattr(Connection, "_channel_ended", noted)
     return found
 
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -108,6 +109,7 @@ class Confluent(Guest):
     """A member with librdkafka."""
 
     strategies: ClassVar[Mapping[str, Any]] = {"range": "range", "roundrobin": "roundrobin", "cooperative-sticky": "cooperative-sticky"}
+    _commit_at = 0.0
 
     @property
     def _terms(self) -> Mapping[str, Any]:
@@ -117,23 +119,39 @@ class Confluent(Guest):
         reader = ConfluentConsumer({
             "bootstrap.servers": self._cluster.bootstrap_servers, "group.id": self._topic, "auto.offset.reset": "earliest",
             "enable.auto.commit": False, "fetch.wait.max.ms": 100, **self._terms})
-        reader.subscribe([self._topic], on_assign=lambda _, parts: self._assigned(parts), on_revoke=lambda _, parts: self._revoked(parts),
+        done: dict[int, int] = {}
+
+        def gives_up(_: Any, parts: Any) -> None:
+            self._commit(reader, done)
+            self._revoked(parts)
+
+        reader.subscribe([self._topic], on_assign=lambda _, parts: self._assigned(parts), on_revoke=gives_up,
                          on_lost=lambda _, parts: self._revoked(parts))
         try:
             while not self._stopping.is_set():
-                self._read(reader)
+                self._read(reader, done)
         finally:
             reader.close()
 
-    def _read(self, reader: Any) -> None:
+    def _read(self, reader: Any, done: dict[int, int]) -> None:
         message = reader.poll(POLL_S)
-        if message is None:
+        if message is not None:
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            self.found.append(Found(message.partition(), message.offset(), message.value()))
+            done[message.partition()] = message.offset() + 1
+        if message is None or time.monotonic() >= self._commit_at:
+            self._commit(reader, done)
+
+    def _commit(self, reader: Any, done: dict[int, int]) -> None:
+        """Wait for it. Not for each record: a slow broker would make the backlog grow without end."""
+        if not done:
             return
-        if message.error() is not None:
-            raise KafkaException(message.error())
-        self.found.append(Found(message.partition(), message.offset(), message.value()))
+        offsets = [ConfluentPartition(self._topic, partition, offset, THEIRS) for partition, offset in done.items()]
+        done.clear()
+        self._commit_at = time.monotonic() + POLL_S
         try:
-            reader.commit(offsets=[ConfluentPartition(message.topic(), message.partition(), message.offset() + 1, THEIRS)], asynchronous=False)
+            reader.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
             # A cooperative member reads on in a rebalance, and learns of the new generation later.
             if error.args[0].code() not in OUTDATED:

@@ -13,7 +13,7 @@ from pyclient.plugins import Assignment, ClusterView, MemberView
 from pyclient.testing import LocalCluster
 from tests.broker.durability.load import load
 from tests.broker.durability.numbering import Found, Verdict, judge
-from tests.groups import BY_BROKER, LIMIT_S, ON_ONE_BROKER, Ledger, Member, Terms, by_members, evenly, members, ours_go_back, processed, settled, stored_commits
+from tests.groups import BY_BROKER, LIMIT_S, ON_ONE_BROKER, Ledger, Member, Terms, by_members, members, ours_go_back, processed, settled, share_evenly, stored_commits
 from tests.interop.librdkafka_members import THEIRS, Aio, Confluent, Guest, Java, NewerConfluent, NewerJava, Python
 from tests.kafka import make_topic
 from tests.waiting import eventually
@@ -81,7 +81,7 @@ class Group:
         return member
 
     def _quiet(self) -> None:
-        eventually(lambda: evenly(self._running, self._partitions), LIMIT_S)
+        share_evenly(self._running, self._partitions)
         shares = settled(self._cluster, self._topic, self._partitions)
         assert len(shares.members) == len(self._running)
         assert self._assignor in (None, shares.assignor)

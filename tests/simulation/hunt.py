@@ -9,7 +9,8 @@ import attrs
 
 from pyclient.testing.simulation.families import FAMILIES
 from tests.simulation.mutants import named
-from tests.simulation.mutation import Mutant, applied
+from tests.simulation import rewritten
+from tests.simulation.mutation import Mutant, Rewrite, applied
 
 HANGS_AFTER_S = 25.0
 """Of the processor. A seed takes about a second; one that takes this long is in a loop that no virtual clock sees."""
@@ -36,6 +37,8 @@ class _HangError(SystemExit):
 def hunt(name: str, seeds: Iterable[int]) -> Finding:
     """Run seeds until one finds the mutant of that name."""
     mutant = named(name)
+    if isinstance(mutant.change, Rewrite):
+        assert rewritten.is_loaded(mutant.change.module), f"{name}: the process must have loaded its module"
     finding = Finding(name, 0, 0, None)
     for tried, seed in enumerate(seeds, 1):
         finding = _tried(mutant, tried, seed)

@@ -14,8 +14,11 @@ from pyclient.plugin_loading import load_plugin
 from pyclient.plugins import Surroundings
 from pyclient.net.connection import Connection
 from pyclient.net.sasl_login import SaslClient
-from pyclient.runtime.transport import Endpoint, SocketOptions
+from pyclient.runtime.environment import loop_reactor, using
+from pyclient.runtime.network import SocketOptions
+from pyclient.runtime.portals import LoopPortal
 from pyclient.testing.simulation.world import World
+from tests.reactors import InSteps
 from tests.unit.sasl.exchanges import options
 
 T = TypeVar("T")
@@ -30,37 +33,35 @@ def world(seed: int = 1, users: Mapping[str, str] | None = USERS, config: Mappin
     return World(seed, brokers=1, sasl=users, config=config)
 
 
-def logins(world: World, mechanism: str | Any = "SCRAM-SHA-512", **given: Any) -> SaslClient:
-    """As a client of the world would have them."""
-    made = load_plugin("sasl mechanism", mechanism)
-    environment = world.environment("client")
-    random = environment.random()
-    if hasattr(made, "run_in"):
-        made.run_in(Surroundings(environment.wall, environment.token_bytes, random.random))
-    return SaslClient(made, options(**{**ANNA, **given}), environment, random)
-
-
 class Client:
-    """A connection, and what it reported."""
+    """A connection, and what it reported. Make it in a task of the world."""
 
     def __init__(self, world: World) -> None:
         self.world = world
+        with using(world.environment("client")):
+            self.portal = LoopPortal("client", loop_reactor())
+        self.portal.start()
         self.network = world.network.of("client")
         self.lost: list[KafkaError] = []
         self.changes = 0
         self.was_ready = False  # at the last change
         self.outcomes: list[Outcome] = []
-        self.link = Connection("the broker", "client", clock=world.loop.time, max_frame=1 << 20, on_change=self._changed, on_quiet=self._changed,
-                               on_lost=lambda link, cause: self.lost.append(cause), on_answer=lambda api, now, latency, throttle: None)
+        self._connection = Connection(
+            "the broker", "client", reactor=self.portal.reactor, clock=world.loop.time, max_frame=1 << 20, on_change=self._changed, on_quiet=self._changed,
+            on_lost=lambda link, cause: self.lost.append(cause), on_answer=lambda api, now, latency, throttle: None)
+        self.link: Any = InSteps(self.portal, self._connection)
 
     def _changed(self) -> None:
         self.changes += 1
-        self.was_ready = self.link.ready
+        self.was_ready = self._connection.ready
 
     async def introduce(self, *, logs_in: bool = True) -> None:
-        family, *_ = await self.network.resolve(HOST, 9092)
-        await self.network.open(Endpoint(*family), lambda: self.link, SocketOptions())
-        await self.link.introduce(ClientInfo("pyclient", "1"), SPOKEN[Api.API_VERSIONS].high, TIMEOUT, logs_in=logs_in)
+        await self.portal.call(lambda: self._introduce(logs_in=logs_in))
+
+    async def _introduce(self, *, logs_in: bool) -> None:
+        endpoint, *_ = await self.network.resolve(self.portal.reactor, HOST, 9092)
+        self._connection.attach(await self.network.open(self.portal.reactor, endpoint, SocketOptions()))
+        await self._connection.introduce(ClientInfo("pyclient", "1"), SPOKEN[Api.API_VERSIONS].high, TIMEOUT, logs_in=logs_in)
 
     async def log_in(self, logins: SaslClient, timeout: float = TIMEOUT) -> None:
         await self.link.authenticate(logins.login(HOST), timeout)
@@ -83,6 +84,16 @@ class Client:
     def asked(self) -> list[str]:
         """What the broker was asked so far, in order."""
         return [each.api.title for each in self.world.cluster.requests()]
+
+
+def logins(client: Client, mechanism: str | Any = "SCRAM-SHA-512", **given: Any) -> SaslClient:
+    """As a client of the world would have them."""
+    made = load_plugin("sasl mechanism", mechanism)
+    environment = client.world.environment("client")
+    random = environment.random()
+    if hasattr(made, "run_in"):
+        made.run_in(Surroundings(environment.wall, environment.token_bytes, random.random))
+    return SaslClient(made, options(**{**ANNA, **given}), environment, client.portal, random)
 
 
 async def turns(condition: Callable[[], object], limit: float = 60.0) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from pyclient.testing.simulation.families import FAMILIES
 from pyclient.testing.simulation.sweep import rows
-from tests.simulation import mutants_of_connections, mutants_of_groups, mutants_of_producers, mutants_of_readers, mutants_of_transactions
+from tests.simulation import mutants_of_connections, mutants_of_groups, mutants_of_producers, mutants_of_readers, mutants_of_the_reactor, mutants_of_transactions
 from tests.simulation.mutation import DroppedRow, Mutant
 from tests.simulation.situations import needs
 
@@ -14,7 +14,8 @@ def museum() -> list[Mutant]:
     """The bugs that other clients had, or that this one could have."""
     return [
         *mutants_of_producers.MUSEUM.mutants, *mutants_of_readers.MUSEUM.mutants, *mutants_of_connections.MUSEUM.mutants,
-        *mutants_of_groups.MUSEUM.mutants, *mutants_of_transactions.MUSEUM.mutants]
+        *mutants_of_groups.MUSEUM.mutants, *mutants_of_transactions.MUSEUM.mutants, *mutants_of_the_reactor.MUSEUM.mutants,
+        *mutants_of_the_reactor.OF_CHAINS.mutants]
 
 
 def dropped_rows() -> Iterator[Mutant]:

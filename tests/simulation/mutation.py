@@ -20,6 +20,7 @@ import attrs
 
 from pyclient.core.transitions import TABLES
 from pyclient.testing.simulation.invariants import ALONE
+from tests.simulation import rewritten
 
 Target = Callable[..., Any]
 Situation = Callable[[int], bool]
@@ -45,6 +46,19 @@ class DroppedRow:
     event: str
 
 
+@attrs.frozen
+class Rewrite:
+    """A compiled ``module:Class.name`` with the body of another function; see `tests.simulation.rewritten`."""
+
+    target: str
+    body: Callable[..., Any]
+
+    @property
+    def module(self) -> str:
+        """The compiled module."""
+        return self.target.partition(":")[0]
+
+
 def any_seed(_seed: int) -> bool:
     """No seed is excluded."""
     return True
@@ -58,7 +72,7 @@ class Mutant:
     area: str
     source: str
     """The entry of the bug museum, or the rule or table that it breaks."""
-    change: Patch | DroppedRow
+    change: Patch | DroppedRow | Rewrite
     family: str = ALONE
     """The family of seeds that must find it."""
     situation: Situation = any_seed
@@ -89,6 +103,13 @@ class Museum:
         def declare(make: Callable[[Target], Target], /) -> Callable[[Target], Target]:
             self.mutants.append(Mutant(name, area, source, Patch(target, make), self.family, situation or self.situations.get(area, any_seed)))
             return make
+        return declare
+
+    def rewrite(self, area: str, name: str, source: str, target: str, situation: Situation | None = None) -> Callable[[Target], Target]:
+        """Declare a mutant in compiled code: *target* gets the body of the decorated function."""
+        def declare(body: Target) -> Target:
+            self.mutants.append(Mutant(name, area, source, Rewrite(target, body), self.family, situation or self.situations.get(area, any_seed)))
+            return body
         return declare
 
 
@@ -124,8 +145,18 @@ def returns(value: object) -> Callable[[Target], Target]:
 
 @contextlib.contextmanager
 def applied(mutant: Mutant) -> Iterator[list[str]]:
-    """Within the block the client has this bug. Yields a list that collects defects of the mutant itself."""
+    """Within the block the client has this bug. Yields a list that collects defects of the mutant itself.
+
+    Compiled code can be replaced only before it is imported: of a mutant there it is checked that it can be compiled.
+    """
     defects: list[str] = []
+    if isinstance(mutant.change, Rewrite):
+        try:
+            compile(rewritten.source_of(mutant.change.target, mutant.change.body), mutant.name, "exec")
+        except LookupError as error:
+            raise StaleMutantError(str(error)) from error
+        yield defects
+        return
     with _replaced(mutant.change, defects) if isinstance(mutant.change, Patch) else _without(mutant.change):
         yield defects
 

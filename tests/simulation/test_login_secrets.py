@@ -55,7 +55,7 @@ def test_no_failure_of_a_login_shows_a_secret(mechanism: str, spoil: str, caplog
     given: dict[str, Any] = TOKEN if mechanism == "OAUTHBEARER" else PASSWORD
 
     async def test(client: Client) -> None:
-        ours = logins(place, mechanism, **given)
+        ours = logins(client, mechanism, **given)
         seen = [repr(each) for each in everything(ours)]
         try:
             await client.log_in(ours)
@@ -84,7 +84,7 @@ def test_no_failure_of_a_token_endpoint_shows_a_secret(answer: tuple[int, Any], 
                  "sasl_oauthbearer_client_credentials_client_secret": MARKER, "sasl_login_retry_backoff_ms": 0}
 
         async def test(client: Client) -> None:
-            ours = logins(place, "OAUTHBEARER", **given)
+            ours = logins(client, "OAUTHBEARER", **given)
             with pytest.raises(KafkaError) as caught:
                 await client.log_in(ours)
             assert MARKER not in shown(caught.value) + "".join(repr(each) for each in everything(ours))

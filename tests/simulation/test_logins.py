@@ -34,8 +34,8 @@ def token(world: World, life: float = 3600, user: str = "anna") -> str:
     return ".".join(base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=").decode() for each in parts) + "."
 
 
-def of(world: World, mechanism: str, **given: Any) -> SaslClient:
-    return logins(world, mechanism, sasl_token_provider=lambda: token(world), **given)
+def of(client: Client, mechanism: str, **given: Any) -> SaslClient:
+    return logins(client, mechanism, sasl_token_provider=lambda: token(client.world), **given)
 
 
 # ---- the first login -------------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def test_a_connection_is_ready_after_its_login_and_not_before(mechanism: str) ->
     async def test(client: Client) -> None:
         assert client.link.state is State.AUTHENTICATING
         assert not client.link.ready
-        await client.log_in(of(place, mechanism))
+        await client.log_in(of(client, mechanism))
         assert client.link.state is State.READY
         assert await client.answered()
         assert client.asked() == ["ApiVersions", *LOGIN, *LOGIN[1:] * (mechanism.startswith("SCRAM")), "Metadata"]
@@ -63,7 +63,7 @@ def test_a_wrong_password_is_reported_at_once_and_the_connection_ends(mechanism:
 
     async def test(client: Client) -> None:
         with pytest.raises(SaslAuthenticationError, match=r"(?i)invalid.*check sasl_plain_username and sasl_plain_password") as caught:
-            await client.log_in(of(place, mechanism, **wrong))
+            await client.log_in(of(client, mechanism, **wrong))
         await turns(lambda: client.lost)
         assert "marker" not in repr(caught.value) + repr(client.lost)
         assert place.loop.time() < 2
@@ -76,7 +76,7 @@ def test_a_mechanism_that_is_not_enabled_names_those_that_are() -> None:
 
     async def test(client: Client) -> None:
         with pytest.raises(UnsupportedSaslMechanismError, match="does not offer SCRAM-SHA-512; it offers PLAIN, OAUTHBEARER"):
-            await client.log_in(of(place, "SCRAM-SHA-512"))
+            await client.log_in(of(client, "SCRAM-SHA-512"))
 
     run(place, test)
 
@@ -86,7 +86,7 @@ def test_a_listener_without_SASL_says_so() -> None:
 
     async def test(client: Client) -> None:
         with pytest.raises(IllegalSaslStateError, match="security_protocol"):
-            await client.log_in(of(place, "PLAIN"))
+            await client.log_in(of(client, "PLAIN"))
 
     run(place, test)
 
@@ -96,7 +96,7 @@ def test_a_token_that_is_refused_is_explained() -> None:
 
     async def test(client: Client) -> None:
         with pytest.raises(SaslAuthenticationError, match=r"refused the login.*invalid_token.*check sasl_token_provider"):
-            await client.log_in(logins(place, "OAUTHBEARER", sasl_token_provider=lambda: "not-a-jwt"))
+            await client.log_in(logins(client, "OAUTHBEARER", sasl_token_provider=lambda: "not-a-jwt"))
 
     run(place, test)
 
@@ -108,7 +108,7 @@ def test_a_broker_that_closes_the_connection_during_the_login_has_its_own_error(
     async def test(client: Client) -> None:
         place.cluster.intercept(Drop(), api)
         with pytest.raises(DisconnectError, match="It did so"):
-            await client.log_in(of(place, "SCRAM-SHA-256"))
+            await client.log_in(of(client, "SCRAM-SHA-256"))
         assert client.link.state is State.CLOSED
 
     run(place, test)
@@ -122,7 +122,7 @@ def test_a_broker_that_says_nothing_is_given_up_in_time(api: str) -> None:
         place.cluster.intercept(Silence(), api)
         began = place.loop.time()
         with pytest.raises(ResponseTimeoutError, match="did not end within 3.0 s"):
-            await client.log_in(of(place, "PLAIN"), 3.0)
+            await client.log_in(of(client, "PLAIN"), 3.0)
         assert place.loop.time() - began == pytest.approx(3, abs=0.1)
 
     run(place, test)
@@ -153,7 +153,7 @@ def test_something_that_is_awaited_for_ever_is_given_up_in_time() -> None:
 
     async def test(client: Client) -> None:
         with pytest.raises(ResponseTimeoutError, match="did not end"):
-            await client.log_in(logins(place, Odd(steps)))
+            await client.log_in(logins(client, Odd(steps)))
 
     run(place, test)
 
@@ -168,7 +168,7 @@ def test_a_peer_that_hangs_up_while_the_client_computes_is_noticed() -> None:
     async def test(client: Client) -> None:
         place.loop.call_later(1.0, place.kafka.kill, 1)
         with pytest.raises(DisconnectError, match="closed the connection"):
-            await client.log_in(logins(place, Odd(steps)))
+            await client.log_in(logins(client, Odd(steps)))
 
     run(place, test)
 
@@ -178,7 +178,7 @@ def test_who_gives_a_login_up_ends_the_connection() -> None:
 
     async def test(client: Client) -> None:
         place.cluster.intercept(Silence(), "SaslAuthenticate")
-        task = asyncio.get_running_loop().create_task(client.log_in(of(place, "PLAIN")))
+        task = asyncio.get_running_loop().create_task(client.log_in(of(client, "PLAIN")))
         await turns(lambda: "SaslAuthenticate" in client.asked())
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -193,7 +193,7 @@ def test_the_same_world_draws_the_same_nonces() -> None:
         place = world(seed)
 
         async def test(client: Client) -> list[Any]:
-            await client.log_in(of(place, "SCRAM-SHA-512"))
+            await client.log_in(of(client, "SCRAM-SHA-512"))
             return [bytes(each.body.auth_bytes) for each in place.cluster.requests("SaslAuthenticate")]
 
         return run(place, test)
@@ -210,7 +210,7 @@ def test_M11_a_session_says_when_it_is_to_be_renewed(mechanism: str) -> None:
 
     async def test(client: Client) -> None:
         for _ in range(3):
-            await client.log_in(of(place, mechanism))
+            await client.log_in(of(client, mechanism))
             now = place.loop.time()
             assert client.link.session.ends_at == pytest.approx(now + 9.5, abs=0.2)
             assert client.link.session.renew_at is not None
@@ -229,7 +229,7 @@ def test_M11_a_session_without_end_is_never_renewed() -> None:
     place = world()
 
     async def test(client: Client) -> None:
-        await client.log_in(of(place, "PLAIN"))
+        await client.log_in(of(client, "PLAIN"))
         assert client.link.session.renew_at is client.link.session.ends_at is client.link.next_deadline() is None
 
     run(place, test)
@@ -239,11 +239,11 @@ def test_M11_what_is_in_flight_is_answered_first_and_nothing_is_written_until_th
     place = world(config=ENDING)
 
     async def test(client: Client) -> None:
-        await client.log_in(of(place, "SCRAM-SHA-512"))
+        await client.log_in(of(client, "SCRAM-SHA-512"))
         await asyncio.sleep(2)
         place.cluster.intercept(Delay(5), "Metadata", times=1)
         in_flight = [client.ask() for _ in range(4)]
-        login = asyncio.get_running_loop().create_task(client.log_in(of(place, "SCRAM-SHA-512"), 2.0))
+        login = asyncio.get_running_loop().create_task(client.log_in(of(client, "SCRAM-SHA-512"), 2.0))
         await turns(lambda: client.link.state is State.REAUTHENTICATING)
         while client.link.state is State.REAUTHENTICATING:
             assert not client.link.ready
@@ -267,7 +267,7 @@ def test_M11_no_request_fails_because_of_a_renewal(seed: int, mechanism: str, li
     chance = place.random("test")
 
     async def test(client: Client) -> None:
-        renewals, ours = 0, of(place, mechanism)
+        renewals, ours = 0, of(client, mechanism)
         await client.log_in(ours)
         login: asyncio.Task[None] | None = None
         while place.loop.time() < 30:
@@ -294,13 +294,13 @@ def test_M11_a_renewal_that_is_refused_ends_the_connection_and_fails_no_request(
     place = world(config={"connections.max.reauth.ms": 10_000})
 
     async def test(client: Client) -> None:
-        await client.log_in(of(place, "SCRAM-SHA-256"))
+        await client.log_in(of(client, "SCRAM-SHA-256"))
         place.cluster.set_password("anna", "another")
         await asyncio.sleep(2)
         assert await client.answered(), "the session goes on"
         in_flight = [client.ask() for _ in range(3)]
         with pytest.raises(SaslAuthenticationError):
-            await client.log_in(of(place, "SCRAM-SHA-256"))
+            await client.log_in(of(client, "SCRAM-SHA-256"))
         assert all(isinstance(each.result(), Reply) for each in in_flight)
         await turns(lambda: client.lost)
         assert not any(isinstance(each, Unknown) for each in client.outcomes)
@@ -316,10 +316,10 @@ def test_M11_no_user_becomes_another_one_on_a_connection(mechanism: str, given_:
     place = world(config=ENDING)
 
     async def test(client: Client) -> None:
-        await client.log_in(of(place, "PLAIN"))
+        await client.log_in(of(client, "PLAIN"))
         await asyncio.sleep(2)
         with pytest.raises((SaslAuthenticationError, DisconnectError), match=error):
-            await client.log_in(of(place, mechanism, **given_))
+            await client.log_in(of(client, mechanism, **given_))
 
     run(place, test)
 
@@ -332,19 +332,19 @@ def test_M11_a_token_that_cannot_be_fetched_leaves_the_session_as_it_is_and_is_t
     place = world()
 
     async def test(client: Client) -> None:
-        await client.log_in(logins(place, "OAUTHBEARER", sasl_token_provider=lambda: token(place, 10)))
+        await client.log_in(logins(client, "OAUTHBEARER", sasl_token_provider=lambda: token(place, 10)))
         ends = client.link.session.ends_at
         assert ends is not None
         await asyncio.sleep(8)
         with pytest.raises(TokenUnavailableError, match="no route"):
-            await client.log_in(logins(place, "OAUTHBEARER", sasl_token_provider=broken))
+            await client.log_in(logins(client, "OAUTHBEARER", sasl_token_provider=broken))
         assert client.link.state is State.READY
         assert client.link.session.ends_at == ends
         assert client.link.session.renew_at is not None
         assert place.loop.time() < client.link.session.renew_at <= ends
         assert client.asked().count("SaslHandshake") == 1
         assert await client.answered()
-        await client.log_in(logins(place, "OAUTHBEARER", sasl_token_provider=lambda: token(place, 10)))
+        await client.log_in(logins(client, "OAUTHBEARER", sasl_token_provider=lambda: token(place, 10)))
         assert client.link.session.ends_at > ends
 
     run(place, test)
@@ -354,7 +354,7 @@ def test_M11_a_session_that_could_not_be_renewed_takes_no_requests_after_its_end
     place = world(config={"connections.max.reauth.ms": 3000})
 
     async def test(client: Client) -> None:
-        await client.log_in(of(place, "PLAIN"))
+        await client.log_in(of(client, "PLAIN"))
         await asyncio.sleep(2.6)
         assert client.link.ready
         asked = client.ask()
@@ -362,7 +362,7 @@ def test_M11_a_session_that_could_not_be_renewed_takes_no_requests_after_its_end
         assert not client.link.ready
         assert isinstance(await asked, Reply)
         with pytest.raises(TokenUnavailableError):
-            await client.log_in(logins(place, "OAUTHBEARER", sasl_token_provider=broken))
+            await client.log_in(logins(client, "OAUTHBEARER", sasl_token_provider=broken))
         await turns(lambda: client.link.state is State.CLOSED)
         assert not any(isinstance(each, Unknown) for each in client.outcomes)
 
@@ -374,12 +374,12 @@ def test_M11_a_renewal_that_is_not_answered_is_given_up_in_time(api: str) -> Non
     place = world(config=ENDING)
 
     async def test(client: Client) -> None:
-        await client.log_in(of(place, "PLAIN"))
+        await client.log_in(of(client, "PLAIN"))
         await asyncio.sleep(2)
         place.cluster.intercept(Silence(), api)
         began = place.loop.time()
         with pytest.raises(ResponseTimeoutError, match="did not end within 3.0 s"):
-            await client.log_in(of(place, "PLAIN"), 3.0)
+            await client.log_in(of(client, "PLAIN"), 3.0)
         assert place.loop.time() - began < 4
         await turns(lambda: client.lost)
 
@@ -394,9 +394,9 @@ def test_M11_requests_go_on_while_a_token_is_fetched() -> None:
         return token(place)
 
     async def test(client: Client) -> None:
-        await client.log_in(of(place, "OAUTHBEARER"))
+        await client.log_in(of(client, "OAUTHBEARER"))
         await asyncio.sleep(2)
-        login = asyncio.get_running_loop().create_task(client.log_in(logins(place, "OAUTHBEARER", sasl_token_provider=slow)))
+        login = asyncio.get_running_loop().create_task(client.log_in(logins(client, "OAUTHBEARER", sasl_token_provider=slow)))
         await asyncio.sleep(1)
         assert client.link.ready
         assert await client.answered()
@@ -410,12 +410,12 @@ def test_M09_M11_a_broker_that_asked_for_silence_gets_it_before_the_login() -> N
     place = world(config=ENDING)
 
     async def test(client: Client) -> None:
-        await client.log_in(of(place, "PLAIN"))
+        await client.log_in(of(client, "PLAIN"))
         await asyncio.sleep(2)
         place.cluster.intercept(Throttle(15_000), "Metadata", times=1)
         client.ask()
         began = place.loop.time()
-        await client.log_in(of(place, "PLAIN"))
+        await client.log_in(of(client, "PLAIN"))
         assert place.loop.time() - began > 15 > TIMEOUT
         assert await client.answered()
 
@@ -427,11 +427,11 @@ def test_a_connection_that_is_retired_during_its_renewal_ends_when_the_last_answ
     place = world(config=ENDING)
 
     async def test(client: Client) -> None:
-        await client.log_in(of(place, "PLAIN"))
+        await client.log_in(of(client, "PLAIN"))
         await asyncio.sleep(2)
         place.cluster.intercept(Delay(2), "Metadata" if answers else "SaslHandshake")
         asked = [client.ask() for _ in range(answers)]
-        login = asyncio.get_running_loop().create_task(client.log_in(of(place, "PLAIN")))
+        login = asyncio.get_running_loop().create_task(client.log_in(of(client, "PLAIN")))
         await turns(lambda: client.link.state is State.REAUTHENTICATING)
         await asyncio.sleep(0.5)
         client.link.retire()
@@ -449,11 +449,11 @@ def test_M10_an_overdue_answer_before_a_renewal_ends_the_connection_as_ever() ->
     place = world(config=ENDING)
 
     async def test(client: Client) -> None:
-        await client.log_in(of(place, "PLAIN"))
+        await client.log_in(of(client, "PLAIN"))
         await asyncio.sleep(2)
         place.cluster.intercept(Silence(), "Metadata")
         asked = client.ask(timeout=4)
-        login = asyncio.get_running_loop().create_task(client.log_in(of(place, "PLAIN")))
+        login = asyncio.get_running_loop().create_task(client.log_in(of(client, "PLAIN")))
         await asyncio.sleep(4.1)
         client.link.expire(place.loop.time())
         with pytest.raises(KafkaError, match="request_timeout_ms"):
@@ -470,7 +470,7 @@ def test_M09_a_broker_that_asked_for_silence_before_the_first_login_gets_it() ->
 
     async def test(client: Client) -> None:
         began = place.loop.time()
-        await client.log_in(of(place, "PLAIN"))
+        await client.log_in(of(client, "PLAIN"))
         assert place.loop.time() - began == pytest.approx(3.0, abs=0.05)
         assert await client.answered()
 
@@ -482,7 +482,7 @@ def test_M11_a_connection_that_is_given_up_has_nothing_to_renew() -> None:
     place = world(config={"connections.max.reauth.ms": 3000})
 
     async def test(client: Client) -> None:
-        await client.log_in(of(place, "PLAIN"))
+        await client.log_in(of(client, "PLAIN"))
         place.cluster.intercept(Delay(5), "Metadata")
         asked = client.ask()
         client.link.retire()

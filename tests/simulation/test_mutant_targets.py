@@ -10,11 +10,13 @@ import pytest
 from pyclient.core.fetching.positions import Position
 from pyclient.records import TopicPartition
 from tests.simulation.mutants import every_mutant, museum
-from tests.simulation.mutation import Mutant, Patch, StaleMutantError, applied, resolved
+from tests.simulation import rewritten
+from tests.simulation.mutation import Mutant, Patch, Rewrite, StaleMutantError, applied, resolved
 from tests.simulation.seen_by_unit_tests import EXEMPT
 
 ROOT = Path(__file__).parents[2]
-AREAS = ("produce", "fetch", "followers", "sessions", "positions", "classic", "KIP-848", "commits", "transactions", "connections", "hung brokers", "logins", "metadata", "user")
+AREAS = ("produce", "fetch", "followers", "sessions", "positions", "classic", "KIP-848", "commits", "transactions", "connections", "hung brokers", "logins", "metadata", "user",
+         "reactor", "tasks", "channels", "portals")
 
 
 @pytest.mark.parametrize("mutant", every_mutant(), ids=lambda each: each.name)
@@ -65,3 +67,24 @@ def test_an_error_of_the_mutant_itself_is_not_taken_for_a_finding() -> None:
     with applied(broken) as defects, pytest.raises(TypeError):
         position.read([], no_number)
     assert "can only concatenate" in defects[0]
+
+
+def _other(self: Any) -> None:
+    self.never = True
+
+
+def test_a_compiled_function_gets_another_body_and_keeps_its_own_parameters_and_decorators() -> None:
+    target = "pyclient.reactor.tasks:Timeout._disarm"
+    before, after = (ROOT / "pyclient/reactor/tasks.py").read_text(), rewritten.source_of(target, _other)
+    assert "        self.never = True\n" in after
+    assert after.count("def ") == before.count("def ")
+    assert after.count("@cython.cfunc") == before.count("@cython.cfunc")
+    assert "self._timer.cancel()" not in after
+
+
+@pytest.mark.parametrize(("target", "said"), [
+    ("pyclient.reactor.tasks:Timeout.no_method", "does not exist"), ("pyclient.reactor.tasks:NoClass.wake", "does not exist"),
+    ("pyclient.reactor.tasks:Task.wake", "other parameters")])
+def test_a_compiled_target_that_does_not_exist_or_takes_something_else_is_reported(target: str, said: str) -> None:
+    with pytest.raises(StaleMutantError, match=said), applied(Mutant("a bug", "tasks", "", Rewrite(target, _other))):
+        pass

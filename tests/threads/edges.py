@@ -1,14 +1,18 @@
 """Yields at the edges of locks, so that rare interleavings of threads become frequent.
 
 Locks of the client's Python modules are replaced by ones that toss a seeded coin before and after each acquire and
-release; the compiled Accumulator's lock cannot be replaced, so the coin is tossed before and after its calls, in what
-it calls under the lock (the clock), and in what it does between two holds of the lock (compression, checksums). The
-same seed gives each thread the same tosses; the operating system's schedule is not repeated.
+release. Compiled locks cannot be replaced. Around the Accumulator's the coin is tossed before and after its calls, in
+what it calls under the lock (the clock), and in what it does between two holds of the lock (compression, checksums).
+Around the reactor's it is tossed by the poller: before and after each sleep, some of which end at once, and where the
+leader sets the deadline. The same seed gives each thread the same tosses; the operating system's schedule is not
+repeated.
 """
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from random import Random
 from typing import Any, Final, Self, TypeVar
 
@@ -17,11 +21,13 @@ import pytest
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.fast_send import SendPath
 from pyclient.producer.routing import Router
+from pyclient.reactor.pollers import Poller, Sink
+from pyclient.runtime.environment import Environment, new_poller
 
 R = TypeVar("R")
 WITH_THREADING: Final = (
     "pyclient.buffers.delivery", "pyclient.buffers.fetch_buffer", "pyclient.producer.callbacks", "pyclient.producer.shutdown",
-    "pyclient.runtime.loop_thread", "pyclient.producer.waits", "pyclient.consumer.facade")
+    "pyclient.consumer.pending_commits", "pyclient.runtime.worker_thread")
 """Modules that make locks as ``threading.Lock()``."""
 ROUTER_SEND_PATH: Final = Router.send_path
 ROUTER_ARROW_PATH: Final = Router.arrow_path
@@ -47,7 +53,11 @@ class Coin:
 
     def heads(self) -> bool:
         """A fair toss."""
-        return self._random().random() < 0.5
+        return self.falls(0.5)
+
+    def falls(self, chance: float) -> bool:
+        """Whether something of this *chance* happens."""
+        return self._random().random() < chance
 
     def _random(self) -> Random:
         if not hasattr(self._own, "random"):
@@ -105,6 +115,24 @@ class EdgyThreading:
         return getattr(threading, name)
 
 
+class EdgyPoller:
+    """A poller with a toss before and after each sleep; some sleeps end at once, so that the threads lead in turn."""
+
+    def __init__(self, poller: Poller, coin: Coin) -> None:
+        self._poller = poller
+        self._coin = coin
+        self.shared = poller.shared
+        self.wake = poller.wake
+        self.set_deadline = coin.around(poller.set_deadline)
+        self._wait = coin.around(poller.sleep)
+
+    def sleep(self, timeout: float | None) -> list[tuple[Sink, int]]:
+        return self._wait(0 if self._coin.falls(0.1) else timeout)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._poller, name)
+
+
 class EdgyAccumulator:
     """An Accumulator with a toss before and after each call, and before it calls on_ready."""
 
@@ -129,6 +157,8 @@ def put_edges(patch: pytest.MonkeyPatch, coin: Coin) -> None:
     """Let clients and buffers made from now on toss *coin*."""
     for module in WITH_THREADING:
         patch.setattr(f"{module}.threading", EdgyThreading(coin))
+    edgy_environment = Environment(poller=lambda: EdgyPoller(new_poller(), coin), clock=coin.around(time.monotonic))
+    patch.setattr("pyclient.runtime.environment._current", ContextVar("edgy environment", default=edgy_environment))
     patch.setattr("pyclient.metrics.RLock", EdgyThreading(coin).RLock)
     for between in ("topic_compression.compress", "sealing.crc32c", "batch.batch_header"):
         name = f"pyclient.buffers.{between}"

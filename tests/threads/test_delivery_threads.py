@@ -14,6 +14,7 @@ from pyclient.producer.callbacks import ThreadObserver
 from tests.threads.edges import Coin
 from tests.threads.team import Team, assert_none_left, watched
 from tests.unit.buffers.accumulators import Clock, accumulator
+from tests.reactors import idle_portal
 
 ROUNDS: Final = 20
 RECORDS: Final = 5
@@ -92,7 +93,7 @@ def test_a_wait_that_times_out_leaves_no_waiter_and_affects_no_other(seed: int, 
 
 
 def test_P23_callbacks_run_in_the_order_of_their_records_even_when_added_during_completion(seed: int, coin: Coin) -> None:
-    observer = ThreadObserver("callbacks")
+    observer = ThreadObserver("callbacks", idle_portal().reactor)
     observer.dispatch = coin.around(observer.dispatch)  # type: ignore[method-assign]
     orders = [called_while_added(observer, coin) for _ in range(ROUNDS)]
     observer.close(None)
@@ -133,7 +134,7 @@ def test_every_callback_runs_once_and_in_the_order_of_its_thread_whenever_the_pr
 
 def close_while_others_dispatch(coin: Coin, turns: int) -> None:
     before = set(threading.enumerate())
-    observer = ThreadObserver("callbacks")
+    observer = ThreadObserver("callbacks", idle_portal().reactor)
     ran: list[tuple[int, int]] = []
 
     def dispatch(number: int) -> None:

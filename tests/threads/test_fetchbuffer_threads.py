@@ -1,4 +1,4 @@
-"""The loop fills a FetchBuffer while the user's thread takes, returns, seeks and pauses; a third thread wakes it."""
+"""A fetcher fills a FetchBuffer while the user's thread takes, returns, seeks and pauses; a third thread wakes it."""
 from __future__ import annotations
 
 import queue
@@ -8,7 +8,10 @@ from random import Random
 from typing import Any, Final
 
 from pyclient.buffers.fetch_buffer import Chunk, FetchBuffer
+from pyclient.config import ConsumerConfig
+from pyclient.consumer.core import ConsumerCore
 from pyclient.records import TopicPartition
+from tests.reactors import idle_portal
 from tests.threads.edges import Coin
 from tests.threads.team import Team, watched
 
@@ -33,7 +36,7 @@ class Counts(dict[TopicPartition, int]):
 
 
 class Filler:
-    """The loop's side: keeps a few chunks ahead of the user, one record each, and runs its commands."""
+    """The fetcher's side: keeps a few chunks ahead of the user, one record each, and runs its commands."""
 
     def __init__(self, buffer: FetchBuffer, coin: Coin) -> None:
         self.buffer = buffer
@@ -48,7 +51,7 @@ class Filler:
             buffer.renew(tp, 0)
 
     def do(self, work: Callable[[], object]) -> None:
-        """Run *work* on the loop; called by the user's thread, which waits for it."""
+        """Run *work* in the fetcher's thread; called by the user's thread, which waits for it."""
         done = threading.Event()
         self.commands.put((work, done))
         self.wake.set()
@@ -87,8 +90,9 @@ class Filler:
 class Reader:
     """The user's side: knows the next expected offset of each partition."""
 
-    def __init__(self, buffer: FetchBuffer, filler: Filler, seed: int) -> None:
-        self.buffer = buffer
+    def __init__(self, core: ConsumerCore, filler: Filler, seed: int) -> None:
+        self.core = core
+        self.buffer = core.buffer
         self.filler = filler
         self.chance = Random(seed)
         self.expected = dict.fromkeys(PARTITIONS, 0)
@@ -98,7 +102,7 @@ class Reader:
 
     def run(self) -> None:
         while self.taken < TAKES or self.heard < WAKES:
-            self.buffer.wait(None)
+            self.core.wait(None)
             if self.buffer.take_wake():
                 self.heard += 1
                 self.woken.release()
@@ -132,11 +136,12 @@ class Reader:
 
 
 def test_C03_data_comes_in_order_without_any_from_before_a_seek_and_every_wakeup_ends_a_wait(seed: int, coin: Coin) -> None:
-    buffer = FetchBuffer()
+    core = ConsumerCore(ConsumerConfig.parse({"bootstrap_servers": "127.0.0.1:1"}), idle_portal())  # not opened: the filler is its fetcher
+    buffer = core.buffer
     buffer._counts = Counts(coin)
-    buffer.on_data = coin
+    buffer.on_data = coin.around(core.notify_data)
     filler = Filler(buffer, coin)
-    reader = Reader(buffer, filler, seed)
+    reader = Reader(core, filler, seed)
     team = Team()
 
     def wake() -> None:
@@ -148,7 +153,7 @@ def test_C03_data_comes_in_order_without_any_from_before_a_seek_and_every_wakeup
 
     team.add("wake", wake)
     team.add("read", reader.run)
-    team.add("loop", filler.run)
+    team.add("fill", filler.run)
     team.run()
     for tp in PARTITIONS:
         buffer.renew(tp, None)

@@ -16,10 +16,12 @@ from typing import Any
 
 import pytest
 
-from pyclient import Consumer, Records, TopicPartition
+from pyclient import Consumer, Producer, Records, TopicPartition
 from pyclient.consumer.single_user import SingleUser, is_over
-from pyclient.errors import ConcurrentUseError
+from pyclient.core.transactions.progress import Pending
+from pyclient.errors import ClientClosedError, ConcurrentUseError
 from pyclient.testing import FakeCluster
+from pyclient.reactor.tasks import Task
 from tests.interrupted_at import interrupted_at
 from tests.waiting import eventually
 
@@ -44,6 +46,34 @@ def test_ctrl_c_inside_calls_that_wait_for_the_loop_and_inside_closes_leaves_cli
                           text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > rounds
+
+
+def test_an_abort_that_ends_as_ctrl_c_cancels_its_call_has_taken_the_failures_of_its_records(fake_cluster: FakeCluster) -> None:
+    """The outcome was taken, and no other call would take the failures: the next flush raised them."""
+    with Producer(bootstrap_servers=fake_cluster.bootstrap_servers, transactional_id="x", linger_ms=60_000) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", b"never sent")
+        manager, reactor = producer._core.transactions, producer._core.reactor
+        assert manager is not None
+        take = manager.take
+        task: Task[Any] | None = None
+
+        def cancelled(pending: Pending) -> bool | None:
+            taken = take(pending)
+            if taken and task is not None:
+                reactor.call_soon(task.cancel)
+            return taken
+
+        async def abort() -> None:
+            nonlocal task
+            task = reactor.current
+            manager.take = cancelled  # type: ignore[method-assign]
+            await producer._core.transaction_calls.abort(20).awaited()
+
+        with pytest.raises(ClientClosedError):
+            producer._portal.call(abort)
+        producer.flush(20)
 
 
 def test_a_call_that_is_over_and_did_not_release_the_consumer_counts_as_released() -> None:

@@ -1,13 +1,14 @@
-"""Calls into a client's loop from many threads, while another thread stops it."""
+"""Calls into a client's reactor from many threads, while another thread stops it."""
 from __future__ import annotations
 
-import asyncio
 import threading
 from random import Random
 from typing import Final
 
 from pyclient.errors import ClientClosedError
-from pyclient.runtime.loop_thread import Portal
+from pyclient.reactor.tasks import Event, sleep
+from pyclient.runtime.environment import thread_reactor
+from pyclient.runtime.portals import ThreadPortal
 from tests.threads.edges import Coin
 from tests.threads.team import Team, assert_none_left
 
@@ -23,27 +24,29 @@ def test_a_call_returns_its_result_or_raises_ClientClosedError_whenever_the_port
         assert_none_left(before)
 
 
-def stop_while_others_call(coin: Coin, turns: int) -> None:
-    portal = Portal("portal")
+def stop_while_others_call(coin: Coin, tosses: int) -> None:
+    reactor = thread_reactor()
+    portal = ThreadPortal("portal", reactor)
+    portal.start()
     outcomes: list[str] = []
 
     async def short() -> str:
-        await asyncio.sleep(0)
+        await sleep(reactor, 0)
         return "ended"
 
     async def endless() -> str:
-        await asyncio.Event().wait()
+        await Event(reactor).wait()
         return "never"
 
     def call(_: int) -> None:
         for work in [*[short] * CALLS, endless]:
             try:
-                outcomes.append(portal.call(coin.around(work)))  # between its admission and its start on the loop
+                outcomes.append(portal.call(coin.around(work)))  # between its admission and its first step
             except ClientClosedError:
                 outcomes.append("refused")
 
     def stop(_: int) -> None:
-        for _turn in range(turns):
+        for _toss in range(tosses):
             coin()
         portal.stop()
 

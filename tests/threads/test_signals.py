@@ -1,8 +1,9 @@
 """Signal handlers, Ctrl-C and finalizers may run anywhere in the main thread, and may use the clients."""
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import gc
+import signal
 import subprocess
 import sys
 import warnings
@@ -13,15 +14,18 @@ import pytest
 
 import pyclient.buffers.pending_batches
 import pyclient.buffers.topic_compression
-from pyclient import Producer
+from pyclient import Consumer, Producer
 from pyclient.buffers.batch import BatchState
 from pyclient.buffers.delivery import BatchResult
-from pyclient.buffers.fetch_buffer import Entry, FetchBuffer
+from pyclient.buffers.fetch_buffer import FetchBuffer
 from pyclient.codec.compression import Compression
-from pyclient.errors import ClientClosedError, DeliveryError
-from pyclient.runtime import loop_thread
-from pyclient.runtime.loop_call import LoopCall
-from pyclient.runtime.loop_thread import Portal
+from pyclient.errors import ClientClosedError, DeliveryError, WakeupError
+from pyclient.runtime import portals
+from pyclient.runtime.environment import thread_reactor
+from pyclient.runtime.portals import Call, ThreadPortal
+from pyclient.reactor.deferred_signals import DeferredSignals, Held
+from pyclient.records import TopicPartition
+from tests.interrupted_at import interrupted_at
 from tests.threads.team import Team
 from tests.unit.buffers.accumulators import Clock, accumulator
 
@@ -58,22 +62,27 @@ assert sum(batch.count for batch in made.flush_open()) == sent + handled == made
 """
 
 
-class Interrupted(FetchBuffer):
-    """A signal arrives before the wait for data: the handler calls wakeup()."""
+def test_a_wakeup_from_a_handler_that_interrupts_a_poll_before_its_wait_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Consumer(bootstrap_servers="127.0.0.1:1") as consumer:
+        consumer.assign([TopicPartition("orders", 0)])
+        buffer, interrupted = consumer._core.buffer, list[bool]()
 
-    def _next(self) -> Entry | None:
-        if not self.woken:
-            self.wake()
-        return super()._next()
+        def ready() -> bool:
+            if not interrupted and not buffer.woken:
+                interrupted.append(True)
+                consumer.wakeup()
+            return FetchBuffer.ready(buffer)
 
+        def poll() -> None:
+            with pytest.raises(WakeupError):
+                consumer.poll()
 
-def test_a_wakeup_from_a_handler_that_interrupts_a_poll_before_its_wait_ends_the_wait() -> None:
-    buffer = Interrupted()
-    team = Team()
-    team.add("poll", lambda: buffer.wait(None))
-    team.run()
-    assert buffer.take_wake()
-    assert not buffer.take_wake()
+        monkeypatch.setattr(buffer, "ready", ready)
+        team = Team()
+        team.add("poll", poll)
+        team.run()
+        assert interrupted
+        assert not consumer.poll(0)
 
 
 def test_a_handler_may_send_while_it_interrupts_a_send() -> None:
@@ -82,8 +91,9 @@ def test_a_handler_may_send_while_it_interrupts_a_send() -> None:
 
 
 @pytest.fixture
-def portal() -> Iterator[Portal]:
-    made = Portal("portal")
+def portal() -> Iterator[ThreadPortal]:
+    made = ThreadPortal("portal", thread_reactor())
+    made.start()
     yield made
     made.stop()
 
@@ -97,16 +107,16 @@ def interrupt_next_call(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[
     """Gets a handler, which runs once while a portal admits a call."""
     handlers: list[Callable[[], object]] = []
 
-    def interrupted(make: Any, loop: asyncio.AbstractEventLoop) -> LoopCall[Any]:
+    def interrupted(*made: Any) -> Call[Any]:
         if handlers:
             handlers.pop()()
-        return LoopCall(make, loop)
+        return Call(*made)
 
-    monkeypatch.setattr(loop_thread, "LoopCall", interrupted)
+    monkeypatch.setattr(portals, "Call", interrupted)
     return handlers.append
 
 
-def test_a_handler_may_call_while_it_interrupts_a_call(portal: Portal, interrupt_next_call: Callable[[Callable[[], object]], None]) -> None:
+def test_a_handler_may_call_while_it_interrupts_a_call(portal: ThreadPortal, interrupt_next_call: Callable[[Callable[[], object]], None]) -> None:
     found: list[int] = []
     team = Team()
     interrupt_next_call(lambda: found.append(portal.call(one)))
@@ -115,7 +125,7 @@ def test_a_handler_may_call_while_it_interrupts_a_call(portal: Portal, interrupt
     assert found == [1, 1]
 
 
-def test_a_handler_may_stop_the_portal_while_it_interrupts_a_call(portal: Portal, interrupt_next_call: Callable[[Callable[[], object]], None]) -> None:
+def test_a_handler_may_stop_the_portal_while_it_interrupts_a_call(portal: ThreadPortal, interrupt_next_call: Callable[[Callable[[], object]], None]) -> None:
     refused: list[ClientClosedError] = []
     team = Team()
 
@@ -154,7 +164,7 @@ def test_Ctrl_C_while_a_batch_is_compressed_seals_it_uncompressed_and_blocks_no_
 
 
 def test_a_producer_that_is_garbage_collected_under_its_accumulators_lock_blocks_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The collector may run in any allocation, also in the loop's thread while it holds the lock."""
+    """The collector may run in any allocation, also in a leader that holds the lock."""
     producers = [Producer(bootstrap_servers="127.0.0.1:1")]
     core = producers[0]._core
     producers[0].itself = producers[0]  # type: ignore[attr-defined]  # only the collector will find it
@@ -177,7 +187,7 @@ def test_a_producer_that_is_garbage_collected_under_its_accumulators_lock_blocks
     team.add("append", lambda: buffers.append(orders, 0, -1, None, b"x", None))
     team.run()
     assert any("unclosed Producer, 0 records" in each for each in warned)
-    core.loop.call_soon_threadsafe(core.sender.abandon, ClientClosedError("the test ends"))  # type: ignore[union-attr]  # it is open
+    core.reactor.call_soon(lambda: core.sender.abandon(ClientClosedError("the test ends")))
     assert join(20)
 
 
@@ -223,3 +233,22 @@ def test_Ctrl_C_while_a_sender_starts_to_wait_for_memory_leaves_no_waiter() -> N
     finally:
         with pytest.raises(DeliveryError):
             producer.close(0)
+
+
+def test_ctrl_c_at_any_byte_code_of_a_hold_leaves_handlers_that_the_next_hold_defers() -> None:
+    """A list of handlers that was not complete counted as the present one: from then on no handler was deferred."""
+    number, going_on = 1, True
+    before = signal.getsignal(signal.SIGINT)
+    while going_on:
+        signals = DeferredSignals()
+        held: list[Held | None] = []
+        going_on = interrupted_at(number, lambda signals=signals, held=held: held.append(signals.hold()))  # type: ignore[misc]
+        for each in held:
+            with contextlib.suppress(KeyboardInterrupt):
+                signals.release(each)
+        assert signal.getsignal(signal.SIGINT) is before, f"byte code {number}"
+        again = signals.hold()
+        assert signal.getsignal(signal.SIGINT) is not before, f"byte code {number}"
+        signals.release(again)
+        number += 1
+    assert number > 20

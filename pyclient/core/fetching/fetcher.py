@@ -159,6 +159,8 @@ class Fetcher:
 
     # ---- the manager ------------------------------------------------------------------------------------------------
 
+    needs_poll = True
+
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
         """One fetch per node that has partitions to fetch and none under way."""
         if self.session_close.begun:

@@ -44,6 +44,7 @@ class OffsetLookups:
         self._request_timeout = request_timeout
         self._backoff = backoff
         self._open: dict[Lookup, None] = {}
+        self.needs_poll = True
 
     def submit(self, targets: Mapping[TopicPartition, int], found: Found, *, deadline: float | None, now: float) -> list[Lookup]:
         """Look up the offset at each timestamp (ms, or `LATEST`, `EARLIEST`)."""
@@ -51,6 +52,7 @@ class OffsetLookups:
         for lookup in lookups:
             self._open[lookup] = None
             self._metadata.want(lookup.tp.topic, now)
+        self.needs_poll = True
         return lookups
 
     def cancel(self, lookup: Lookup) -> None:
@@ -59,6 +61,7 @@ class OffsetLookups:
 
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
         """Requests for the leaders that are ready."""
+        self.needs_poll = False
         for lookup in [each for each in self._open if each.deadline is not None and now >= each.deadline]:
             self._end(lookup, None, self._too_late(lookup), now)
         for node, lookups in self._by_leader(now).items():

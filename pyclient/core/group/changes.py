@@ -1,7 +1,7 @@
 """The steps of a rebalance that the user's thread carries out, and the queue in which they wait for it.
 
-A group decides on the client's loop. What involves the user's code is a `Change`; the user's thread carries it out
-inside ``poll``. Until it has, the group waits and keeps sending heartbeats.
+A group decides in steps of the client's reactor. What involves the user's code is a `Change`; the user's thread carries
+it out inside ``poll``. Until it has, the group waits and keeps sending heartbeats.
 
 Rule: the user's thread carries out one change at a time. A change that it has begun is completed; one that it has not
 may be withdrawn.

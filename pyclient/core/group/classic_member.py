@@ -1,7 +1,7 @@
 """A member of a classic group: joins, syncs, sends heartbeats, leaves (G01–G10).
 
 The state table comes first. The leader's own work is in `leader`, when heartbeats are sent in `classic_heartbeat`. Runs
-on the client's loop and never blocks: what the user's thread has to do is a `Change`, and until it has done it the
+on the client's reactor and never blocks: what the user's thread has to do is a `Change`, and until it has done it the
 member waits and stays alive. Knows no sockets and no clock.
 
 Rule: a response counts only in the generation in which its request was sent (G02).

@@ -1,8 +1,8 @@
 """A member of a group under the consumer protocol (KIP-848): joins, sends heartbeats, reconciles, leaves (N01–N10).
 
 The state table comes first. When heartbeats are sent is in `consumer_heartbeat`, what an assignment requires in
-`reconciliation`. Runs on the client's loop and never blocks: what the user's thread has to do is a `Change`; heartbeats
-go on meanwhile. Knows no sockets and no clock.
+`reconciliation`. Runs in steps of the client's reactor and never blocks: what the user's thread has to do is a
+`Change`; heartbeats go on meanwhile. Knows no sockets and no clock.
 
 Rule: once a heartbeat states which partitions are owned, no new change begins before its response, because the
 coordinator relies on it.

@@ -33,7 +33,7 @@ PIN: Final = "leader of the group"
 MOST_TOPICS_OF_OTHERS: Final = 10_000
 """Topics that only other members subscribe to: each metadata request names them, and most may not exist."""
 Offload: TypeAlias = Callable[[Callable[[], Any], Callable[[Any, BaseException | None], None]], None]
-"""Runs the first function on another thread, and calls the second on the loop with its result or its error."""
+"""Runs the first function on another thread, and calls the second in a step with its result or its error."""
 OnAssignments: TypeAlias = Callable[[Joined, Mapping[str, bytes], BaseException | None], None]
 Layout: TypeAlias = Mapping[str, tuple[Any, ...]]
 """What an assignment depends on: of each topic its partitions, with their racks if any member has a rack."""

@@ -1,8 +1,8 @@
 """A consumer's membership of a group, by either protocol: what the consumer may call, and the half that both protocols
 share.
 
-Decisions are made on the client's loop and nothing here blocks. Rule: whenever the user's thread has a change to carry
-out or an error to raise, *notify_user* is called.
+Decisions are made in steps of the client's reactor and nothing here blocks. Rule: whenever the user's thread has a
+change to carry out or an error to raise, *notify_user* is called.
 """
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ _log = logging.getLogger(__name__)
 class Membership(abc.ABC):
     """One consumer's membership; a manager. The subclasses are the two group protocols.
 
-    All belongs to the client's loop, except `polling`, `polled_at`, `wants_poll` and `failure`, which the user's thread
-    uses too.
+    All belongs to the client's reactor, except `polling`, `polled_at`, `wants_poll` and `failure`, which the user's
+    thread uses too.
     """
 
+    needs_poll = False
+    """Neither the fetcher nor its responses change anything of it."""
     identity: Identity
     state: enum.Enum
     """A state of the protocol's table."""

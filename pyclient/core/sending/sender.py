@@ -89,6 +89,8 @@ class BatchListener:
 class Sender:
     """The manager of everything a producer writes."""
 
+    needs_poll = True
+
     def __init__(self, accumulator: Accumulator, metadata: Metadata, limits: SendingLimits, *, backoff: WaitPolicy,
                  seal: Sealer, ids: IdSource | None, listener: BatchListener | None = None, transactions: Transactions | None = None) -> None:
         """*ids* is None for a producer that is not idempotent; *transactions* for one that is not transactional."""
@@ -166,7 +168,7 @@ class Sender:
                 had_left |= batch.stamped
                 self._accumulator.drop(batch)
                 batch.result.fail(given_up(batch, error))
-        self._admitted = -1  # look at their queues again: the loop holds them
+        self._admitted = -1  # look at their queues again: the reactor holds them
         return had_left
 
     def _goes_on(self, batch: Batch) -> bool:

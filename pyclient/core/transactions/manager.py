@@ -33,6 +33,8 @@ FEATURE: Final = "transaction.version"
 V2_LEVEL: Final = 2
 _OPEN: Final = (TransactionState.IN_TRANSACTION, TransactionState.COMMITTING)
 _ENDING: Final = (TransactionState.COMMITTING, TransactionState.ABORTING)
+_ADVANCING: Final = frozenset((TransactionState.INITIALIZING, TransactionState.ABORTABLE_ERROR, *_ENDING))
+"""What a poll does something in, whatever else there is."""
 
 
 class Transactions:
@@ -233,6 +235,12 @@ class Transactions:
             self._break(error)
 
     # ---- the manager ------------------------------------------------------------------------------------------------
+
+    @property
+    def needs_poll(self) -> bool:
+        """As `Manager.needs_poll`."""
+        progress = self._progress
+        return self._holds or (self._call is None and (bool(progress.wanted or progress.offsets) or self.state in _ADVANCING))
 
     def poll(self, now: float, ready: Ready) -> Iterable[Request]:
         """Submit the next call, if none is in flight; `Calls` emits its request."""

@@ -144,6 +144,14 @@ def cut_mid_frame(strike: Strike) -> None:
     strike.on_next_write(lambda link: _cut(strike.world, link, Cut.MID_FRAME))
 
 
+def half_closed(strike: Strike) -> None:
+    """The broker's side of a connection ends what it writes, and still reads."""
+    def close_half(link: Link) -> str:
+        link.close_half()
+        return f"{link!r} gives nothing more"
+    strike.on_next_write(close_half)
+
+
 def half_open(strike: Strike) -> None:
     """Nothing arrives on a connection any more, and neither side notices."""
     def freeze(link: Link) -> str:
@@ -466,7 +474,7 @@ def callback_raises(strike: Strike) -> None:
 
 Kind = Callable[[Strike], None]
 KINDS: Final[Mapping[str, Kind]] = {each.__name__: each for each in (
-    cut_before_write, cut_before_answer, cut_mid_frame, half_open, slow_node, dns_change, broker_restart, hung, broker_loss, throttling,
+    cut_before_write, cut_before_answer, cut_mid_frame, half_closed, half_open, slow_node, dns_change, broker_restart, hung, broker_loss, throttling,
     refusal, rejection, stale_metadata, leader_move, unclean_truncation, retention, coordinator_move, clock_jump, callback_raises, membership_refusal, member_expiry,
     login_unanswered, login_cut, login_refused, token_outage, follower_lag, follower_cut, follower_cut_back,
 )}

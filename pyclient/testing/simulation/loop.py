@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
+import itertools
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
@@ -20,6 +21,10 @@ LOOK_AHEAD: Final = 6
 """How many ready callbacks are looked at for one to overtake."""
 BUSY: Final = 50_000
 """Callbacks at one instant after which the loop calls it a busy loop."""
+LOOKED_AT: Final = 64
+"""After so many at one instant those within them are counted too."""
+FIRST_DESCRIPTOR: Final = 3
+READS, WRITES = False, True
 
 
 class SimulationStuckError(Exception):
@@ -79,8 +84,19 @@ class _Timer(asyncio.TimerHandle):
         self._callback, self._args = _nothing, ()
 
 
+class _Watched:
+    """A callback for a descriptor that can be read, or written."""
+
+    __slots__ = ("callback", "handle")
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback = callback
+        self.handle: asyncio.Handle | None = None
+        """Of the call that is due."""
+
+
 class SimulationLoop(asyncio.AbstractEventLoop):
-    """Single-threaded, without sockets, signals or subprocesses. Time begins at *start* seconds."""
+    """Single-threaded, without signals or subprocesses; its sockets are simulated. Time begins at *start* seconds."""
 
     def __init__(self, random: Random, start: float = 0.0) -> None:
         self._random = random
@@ -93,8 +109,12 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self._stopping = False
         self._closed = False
         self._at_this_instant = 0
-        self.turns = 0
-        """Callbacks run so far."""
+        self._inner_before = 0
+        self._callbacks = 0
+        self._descriptors: dict[int, tuple[Callable[[], bool], Callable[[], bool]]] = {}
+        self._watched: dict[tuple[int, bool], _Watched] = {}
+        self.inner: Callable[[], int] = lambda: 0
+        """How many callbacks ran within its own so far: reactors run many in one."""
         self.after_turn: Callable[[], None] | None = None
         """Called after every callback: for invariants."""
         self.defects: list[dict[str, Any]] = []
@@ -147,6 +167,66 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         """Those that are set and not cancelled, in no order."""
         return [handle for _, _, _, handle in self._timers if not handle.cancelled()]
 
+    @property
+    def turns(self) -> int:
+        """Callbacks run so far."""
+        return self._callbacks + self.inner()
+
+    # ---- descriptors -------------------------------------------------------------------------------------------------
+
+    def open_descriptor(self, readable: Callable[[], bool], writable: Callable[[], bool]) -> int:
+        """The lowest number that is free, as of systems; its owner calls `look_at` when it may have changed."""
+        descriptor = next(number for number in itertools.count(FIRST_DESCRIPTOR) if number not in self._descriptors)
+        self._descriptors[descriptor] = readable, writable
+        return descriptor
+
+    def close_descriptor(self, descriptor: int) -> None:
+        """Free its number. As with asyncio, who watches it must have ended that before."""
+        del self._descriptors[descriptor]
+        if any((descriptor, writes) in self._watched for writes in (READS, WRITES)):
+            raise RuntimeError(f"descriptor {descriptor} is closed, and still watched")
+
+    def look_at(self, descriptor: int) -> None:
+        """Call soon who watches it, if it is ready: as long as it is, again and again."""
+        for writes in (READS, WRITES):
+            watched = self._watched.get((descriptor, writes))
+            if watched is not None and watched.handle is None and self._descriptors[descriptor][writes]():
+                watched.handle = self.call_soon(self._report, descriptor, writes, watched)
+
+    def _report(self, descriptor: int, writes: bool, watched: _Watched) -> None:
+        watched.handle = None
+        if self._descriptors[descriptor][writes]():
+            watched.callback()
+        if descriptor in self._descriptors:
+            self.look_at(descriptor)
+
+    def _watch(self, descriptor: int, writes: bool, callback: Callable[[], object]) -> None:
+        self._forget(descriptor, writes)
+        self._watched[descriptor, writes] = _Watched(callback)
+        self.look_at(descriptor)
+
+    def _forget(self, descriptor: int, writes: bool) -> bool:
+        watched = self._watched.pop((descriptor, writes), None)
+        if watched is not None and watched.handle is not None:
+            watched.handle.cancel()
+        return watched is not None
+
+    def add_reader(self, fd: Any, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
+        """Call it while the descriptor can be read."""
+        self._watch(fd, READS, lambda: callback(*args))
+
+    def remove_reader(self, fd: Any) -> bool:
+        """Whether it was watched."""
+        return self._forget(fd, READS)
+
+    def add_writer(self, fd: Any, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
+        """Call it while the descriptor can be written."""
+        self._watch(fd, WRITES, lambda: callback(*args))
+
+    def remove_writer(self, fd: Any) -> bool:
+        """Whether it was watched."""
+        return self._forget(fd, WRITES)
+
     # ---- running -----------------------------------------------------------------------------------------------------
 
     def run_until_complete(self, future: Any) -> Any:
@@ -184,11 +264,10 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         handle = ready.pop(self._choose()) if len(ready) > 1 else ready.pop()
         if handle._cancelled:
             return True
-        self.turns += 1
+        self._origin = self._callbacks = self._callbacks + 1
         self._at_this_instant += 1
-        if self._at_this_instant > BUSY:
-            raise BusyLoopError(f"{BUSY} callbacks ran at {self._now:.6f} s and time did not move; the last one: {handle!r}")
-        self._origin = self.turns
+        if not self._at_this_instant % LOOKED_AT:
+            self._check_busy(handle)
         try:
             handle._context.run(handle._callback, *handle._args)  # as its own `_run` would, of which it costs the half
         except (SystemExit, KeyboardInterrupt):
@@ -199,6 +278,13 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         if self.after_turn is not None:
             self.after_turn()
         return True
+
+    def _check_busy(self, handle: asyncio.Handle) -> None:
+        inner = self.inner()
+        if self._at_this_instant == LOOKED_AT:
+            self._inner_before = inner
+        if self._at_this_instant + inner - self._inner_before > BUSY:
+            raise BusyLoopError(f"{BUSY} callbacks ran at {self._now:.6f} s and time did not move; the last one: {handle!r}")
 
     def _advance(self) -> bool:
         """Move time to the next timer, and make ready all that is due then."""
@@ -280,6 +366,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self._closed = True
         self._ready.clear()
         self._timers.clear()
+        self._watched.clear()
 
     def get_debug(self) -> bool:
         """Never."""

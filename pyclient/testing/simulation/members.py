@@ -128,7 +128,7 @@ class MemberService:
         ending = await self._live()
         if ending == "dies":
             del self._facts.members[self.name]
-            await consumer._core.close()  # without a LeaveGroup, and nothing is committed
+            await consumer._portal.call(consumer._core.close)  # without a LeaveGroup, and nothing is committed
             await consumer._pending_commits.wait()
             return ending
         await self._try(lambda: self._leave(ending))

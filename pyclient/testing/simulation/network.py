@@ -1,36 +1,40 @@
 """A network that delays, cuts and drops: names, addresses and connections between clients and the fake cluster.
 
-Bytes of one direction of a connection keep their order; everything else may be reordered at random. Written buffers
-are copied only on arrival, as a kernel may read them late: a client that reuses memory too early is detected.
+Bytes of one direction of a connection keep their order; everything else may be reordered at random. Clients have
+sockets (`pyclient.testing.simulation.sockets`), brokers have asyncio's transports.
 """
 from __future__ import annotations
 
 import asyncio
 import enum
+import errno
+import functools
 import socket
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 
 from pyclient.net.connection import Connection
-from pyclient.runtime.transport import Endpoint, SocketOptions, Tls, UsesTls, tls_name
+from pyclient.reactor.channels import Channel, PlainChannel, connected
+from pyclient.reactor.reactor import Reactor
+from pyclient.reactor.tasks import sleep
+from pyclient.reactor.tls_channel import Tls
+from pyclient.runtime.network import Endpoint, SocketOptions, secured
 from pyclient.testing.fake.model.request import Request
 from pyclient.testing.fake.wire import Front
-from pyclient.testing.common.tls import BrokerTls, ClientTls
+from pyclient.testing.common.tls import BrokerTls
+from pyclient.testing.simulation.loop import SimulationLoop
+from pyclient.testing.simulation.sockets import SEND_BUFFER, Buffer, SimulatedSocket, part
 
-HIGH_WATER: Final = 64 * 1024
-LOW_WATER: Final = 16 * 1024
-SPLIT: Final = 0.1
-"""How often what was written arrives in pieces."""
+LOW_WATER: Final = SEND_BUFFER // 4
 SLOW_S: Final = 0.05
 """Longer delays count as unusual (`Link.late_until`)."""
 SYN_AGAIN_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 """How long TCP waits before it asks again for a connection: who was cut off gets one when that is over."""
-Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 @attrs.define
@@ -62,10 +66,11 @@ class SimulatedTransport(asyncio.Transport):
         self._name = name
         self._protocol: asyncio.BaseProtocol | None = None
         self._other: SimulatedTransport | None = None
-        self._written: deque[list[Bytes]] = deque()
+        self._written: deque[list[Buffer]] = deque()
         self._arrives = 0.0
         self._unsent = 0
         self._paused = False
+        self._mute = False
         self._closing = False
         self._gone = False
 
@@ -77,31 +82,23 @@ class SimulatedTransport(asyncio.Transport):
 
     # ---- out ---------------------------------------------------------------------------------------------------------
 
-    def write(self, data: Bytes) -> None:
+    def write(self, data: Buffer) -> None:
         """Send bytes; they arrive later."""
         self.writelines([data])
 
-    def writelines(self, list_of_data: Iterable[Bytes]) -> None:
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
         """Send bytes; the buffers are read only on arrival."""
         pieces = list(list_of_data)
-        if self._closing:
+        if self._closing or self._mute:
             return
         self._written.append(pieces)
         self._unsent += sum(map(len, pieces))
         self._in_order(self._deliver)
-        if self is self.link.near:
-            if not self._is_closing_tls:
-                self.link.network.written(self.link)
-        elif self.link.throttled_for:
+        if self is not self.link.near and self.link.throttled_for:
             self.link.be_silent(self._arrives)
-        if self._unsent > HIGH_WATER and not self._paused and isinstance(self._protocol, asyncio.BaseProtocol):
+        if self._unsent >= SEND_BUFFER and not self._paused and isinstance(self._protocol, asyncio.BaseProtocol):
             self._paused = True
             self._protocol.pause_writing()
-
-    @property
-    def _is_closing_tls(self) -> bool:
-        """Whether the bytes are TLS's close_notify, not a request."""
-        return isinstance(self._protocol, ClientTls) and bool(self._protocol.transport.is_closing())
 
     def _in_order(self, event: Callable[[], None]) -> None:
         loop = self.link.network.loop
@@ -113,9 +110,8 @@ class SimulatedTransport(asyncio.Transport):
     def _deliver(self) -> None:
         if self._written and not self.link.frozen:
             data = b"".join(self._written.popleft())
-            random = self.link.network.random
-            if len(data) > 1 and random.random() < SPLIT:
-                at = random.randrange(1, len(data))
+            at = part(self.link.network.random, len(data))
+            if at < len(data):
                 self._written.appendleft([data[at:]])
                 self.link.network.loop.call_soon(self._deliver)  # whichever event comes first takes what is first
                 data = data[:at]
@@ -125,6 +121,8 @@ class SimulatedTransport(asyncio.Transport):
         self._unsent -= len(data)
         assert self._other is not None
         self._other.receive(data)
+        if self._other._gone and not self._gone:  # as systems answer what comes to a closed socket
+            self.link.network.loop.call_later(self.link.delay(), self.lost, ConnectionResetError("Connection reset by peer"))
         if self._paused and self._unsent <= LOW_WATER and not self._gone and self._protocol is not None:
             self._paused = False
             self._protocol.resume_writing()
@@ -161,6 +159,7 @@ class SimulatedTransport(asyncio.Transport):
             self._protocol.data_received(data)
 
     def _fill(self, protocol: asyncio.BufferedProtocol, data: bytes) -> None:
+        """TLS of brokers is one."""
         at = 0
         while at < len(data) and not self._closing:
             room = memoryview(protocol.get_buffer(len(data) - at))
@@ -175,6 +174,17 @@ class SimulatedTransport(asyncio.Transport):
             self.close()
 
     # ---- the end -----------------------------------------------------------------------------------------------------
+
+    def write_end(self) -> None:
+        """Write nothing more; what is read is passed on."""
+        if not self._closing and not self._mute:
+            self._in_order(self._deliver_half)
+            self._mute = True
+
+    def _deliver_half(self) -> None:
+        if not self.link.frozen and not self._gone and self._other is not None:
+            self.deliver_now()
+            self._other.receive_end()
 
     def close(self) -> None:
         """Close after everything written has arrived."""
@@ -202,12 +212,10 @@ class SimulatedTransport(asyncio.Transport):
             self._gone = self._closing = True
             self.lose_written()
             self.link.ended()
-            if self._protocol is not None:
+            if isinstance(self._protocol, SimulatedSocket):
+                self._protocol.connection_lost(error)  # at once: what has just arrived may be lost
+            elif self._protocol is not None:
                 self.link.network.loop.call_soon(self._protocol.connection_lost, error)
-
-    def stop_reading(self) -> None:
-        """Read nothing more, as after the peer's EOF; written bytes are still delivered."""
-        self.link.network.loop.call_soon(self.receive_end)
 
     def is_closing(self) -> bool:
         """Whether `close` or `abort` was called, or the connection was lost."""
@@ -239,6 +247,8 @@ class Link:
         self.network = network
         self.client = client
         self.broker = broker
+        self.continued = False
+        """Whether the client's last write went on with what the one before it had left."""
         self.served: asyncio.BaseProtocol | None = None
         """The broker's protocol, behind TLS if there is any."""
         self.frozen = False
@@ -249,15 +259,17 @@ class Link:
         """When the last delayed bytes arrived, or will arrive."""
         self.silent = (0.0, 0.0)
         """Begin and end of the client's last throttle."""
+        self.reactor: Reactor | None = None
+        self.channel: PlainChannel | None = None
+        """The client's, and its reactor, once it knows that it is connected."""
         self.near = SimulatedTransport(self, ("10.1.0.1", 50_000))
         self.far = SimulatedTransport(self, address)
 
     @property
     def client_protocol(self) -> Any:
         """The client's connection, behind TLS if there is any; None while it only probes what the listener speaks."""
-        protocol: Any = self.near.get_protocol()
-        app = protocol.app if isinstance(protocol, ClientTls) else protocol
-        return app if isinstance(app, Connection) else None
+        owner = getattr(self.channel.on_events, "__self__", None) if self.channel is not None else None
+        return owner if isinstance(owner, Connection) else None
 
     def __repr__(self) -> str:
         return f"<{self.client} to broker {self.broker}>"
@@ -286,6 +298,10 @@ class Link:
         """The throttling response arrives at this time."""
         self.silent, self.throttled_for = (since, since + self.throttled_for), 0.0
 
+    def close_half(self) -> None:
+        """The broker's side ends what it writes, behind what it has written, and still reads; as some proxies do."""
+        self.far.write_end()
+
     def freeze(self) -> None:
         """Make it half-open."""
         self.frozen = True
@@ -293,16 +309,20 @@ class Link:
     def ended(self) -> None:
         """One end has closed."""
         if self.network.links.pop(self, self) is None:
+            self.network.half_closed[self] = None
             self.network.on_ended(self)
-            if self.frozen:
-                self.network.half_closed.append(self)
+        else:
+            self.network.half_closed.pop(self, None)
 
 
 class SimulatedNetwork:
     """Every name, address and connection of a simulated world; gives each client its `Network`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, front: Front, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, loop: SimulationLoop, random: Random, front: Front, tls: ssl.SSLContext | None = None) -> None:
         self.loop = loop
+        self.reactors: dict[Reactor, None] = {}
+        """Of its clients."""
+        loop.inner = lambda: sum(each.calls for each in self.reactors)
         self.tls = tls
         """The TLS context of the brokers' listeners, or None."""
         self.random = random
@@ -323,8 +343,8 @@ class SimulatedNetwork:
         """Called at each write of a client, until they return True."""
         self.throttled: dict[Request, float] = {}
         """Request → throttle time of its response, in seconds."""
-        self.half_closed: list[Link] = []
-        """Connections with one end closed, of which the other end is never notified."""
+        self.half_closed: dict[Link, None] = {}
+        """Connections with one end closed, whose other end is not notified yet; of half-open ones it never is."""
         self.on_ended: Callable[[Link], object] = lambda _: None
         """Called when the first end of a connection closes."""
         self.connects = 0
@@ -340,10 +360,35 @@ class SimulatedNetwork:
         self.addresses.update(((address, node.port), broker) for address in addresses)
         self.names[node.host] = list(addresses)
 
-    def written(self, link: Link) -> None:
-        """A client wrote something."""
-        if self.armed:
+    def written(self, link: Link, *, continued: bool) -> None:
+        """A client wrote something; *continued*: the rest of something, perhaps."""
+        link.continued = continued
+        connection = link.client_protocol
+        if self.armed and (connection is None or connection._channel is not None):  # else it is what TLS says at the end
             self.armed = [each for each in self.armed if not each(link)]
+
+    def connect(self, client: str, sock: SimulatedSocket, address: tuple[str, int]) -> None:
+        """Connect a client's socket to what is at *address*, a little later."""
+        self.connects += 1
+        self.loop.call_later(2 * self.latency.draw(self.random), self._accept, client, sock, address, iter(SYN_AGAIN_S))
+
+    def _accept(self, client: str, sock: SimulatedSocket, address: tuple[str, int], again: Iterator[float]) -> None:
+        if client in self.cut_off and (seconds := next(again, None)) is not None:
+            self.loop.call_later(seconds, self._accept, client, sock, address, again)
+            return
+        broker = self.addresses.get(address)
+        if sock.fileno() < 0 or client in self.cut_off or broker is None or broker in self.unreachable:
+            return  # no answer: the client's set-up timeout ends it
+        node = self.front.kafka.brokers[broker]
+        if not self.front.listens(node):
+            sock.refused(errno.ECONNREFUSED)
+            return
+        link = Link(self, client, node.id, address)
+        self.links[link] = None
+        link.served = self.front.connection(node.id)
+        link.far.connect(link.served if self.tls is None else BrokerTls(link.served, self.tls, _unobserved(self.loop)), link.near)
+        link.near.connect(sock, link.far)
+        sock.connected(link)
 
     def _on_event(self, event: str, facts: Mapping[str, Any]) -> None:
         if event == "response" and self.throttled and (seconds := self.throttled.pop(facts["request"], 0.0)):
@@ -373,7 +418,6 @@ class SimulatedNetwork:
         """Close all remaining connections."""
         for link in [*self.links, *self.half_closed]:
             link.cut(Cut.BEFORE_WRITE)
-        self.half_closed.clear()
 
     def of_broker(self, broker: int) -> list[Link]:
         """The connections to a broker, in the order they were made."""
@@ -385,72 +429,39 @@ class SimulatedNetwork:
 
 
 class ClientNetwork:
-    """Implements `pyclient.runtime.transport.Network` on a simulated network."""
+    """Implements `pyclient.runtime.network.Network` on a simulated network."""
 
     def __init__(self, network: SimulatedNetwork, client: str) -> None:
         self._network = network
         self._client = client
 
-    async def resolve(self, host: str, port: int) -> list[Endpoint]:
+    async def resolve(self, reactor: Reactor, host: str, port: int) -> list[Endpoint]:
         """The addresses of a name."""
         network = self._network
+        network.reactors[reactor] = None
         network.look_ups += 1
-        await asyncio.sleep(network.latency.draw(network.random))
+        await sleep(reactor, network.latency.draw(network.random))
         found = network.names.get(host)
         if not found:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [Endpoint(socket.AF_INET, (address, port)) for address in found]
 
-    async def canonical_name(self, endpoint: Endpoint) -> str:
+    async def canonical_name(self, reactor: Reactor, endpoint: Endpoint) -> str:
         """The first name of an address."""
         address = endpoint.address[0]
         return next((name for name, addresses in self._network.names.items() if address in addresses), address)
 
-    async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions,
-                   tls: Tls | None = None) -> asyncio.Transport:
+    async def open(self, reactor: Reactor, endpoint: Endpoint, options: SocketOptions, tls: Tls | None = None) -> Channel:
         """Connect to the broker at this address."""
         network = self._network
-        network.connects += 1
-        await asyncio.sleep(2 * network.latency.draw(network.random))
-        for seconds in SYN_AGAIN_S:
-            if self._client not in network.cut_off:
-                break
-            await asyncio.sleep(seconds)
-        address = (str(endpoint.address[0]), int(endpoint.address[1]))
-        broker = network.addresses.get(address)
-        if broker in network.unreachable or broker is None or self._client in network.cut_off:
-            await network.loop.create_future()  # no answer: the client's set-up timeout ends it
-        node = network.front.kafka.brokers[broker]  # type: ignore[index]
-        if not network.front.listens(node):
-            raise ConnectionRefusedError(111, "Connection refused")
-        link = Link(network, self._client, node.id, address)
-        network.links[link] = None
-        link.served = network.front.connection(node.id)
-        link.far.connect(link.served if network.tls is None else BrokerTls(link.served, network.tls, _unobserved(network.loop)), link.near)
-        if tls is not None:
-            return await _secured(link, protocol(), tls)
-        link.near.connect(protocol(), link.far)
-        return link.near
+        network.reactors[reactor] = None
+        sock: Any = SimulatedSocket(network.loop, network.random, functools.partial(network.connect, self._client))
+        plain = await connected(reactor, sock, endpoint.address)
+        sock.link.reactor, sock.link.channel = reactor, plain
+        return plain if tls is None else await secured(reactor, plain, tls)
 
     def drop(self) -> None:
         """There is no fork in a simulation."""
-
-
-async def _secured(link: Link, protocol: asyncio.BaseProtocol, tls: Tls) -> asyncio.Transport:
-    """Shake hands, as the loop's own TLS does."""
-    tls.connected()
-    shaken = link.network.loop.create_future()
-    wrapped = ClientTls(protocol, tls.context, shaken, tls_name(tls.host), tls.timeout)
-    link.near.connect(wrapped, link.far)
-    transport: asyncio.Transport = wrapped.transport
-    try:
-        await shaken
-    except BaseException:
-        link.near.abort()
-        raise
-    if isinstance(protocol, UsesTls):
-        protocol.attach_tls(link.near.stop_reading)
-    return transport
 
 
 def _unobserved(loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:

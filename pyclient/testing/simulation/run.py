@@ -18,6 +18,7 @@ from pyclient.codec.apis import Api
 from pyclient.codec.batches import read_batches
 from pyclient.core.transitions import TABLES
 from pyclient.errors import IllegalTransitionError
+from pyclient.reactor.reactor import Reactor
 from pyclient.testing.fake.model.request import Request
 from pyclient.testing.fake.model.batch import Batch
 from pyclient.testing.fake.model.elections import NO_LEADER
@@ -29,6 +30,7 @@ from pyclient.testing.simulation.login_invariants import LOGIN, RULES_OF_LOGINS
 from pyclient.testing.simulation.loop import BusyLoopError, SimulationStuckError
 from pyclient.testing.simulation.network import Link
 from pyclient.testing.simulation.progress_invariants import RULES_OF_PROGRESS
+from pyclient.testing.simulation.reactor_invariants import RULES_OF_REACTORS, TRIAL_S, Trial
 from pyclient.testing.simulation.workload import SEPARATOR, ConsumingService, Plan, ProducingService, drawn, rack_of
 from pyclient.testing.simulation.world import World
 
@@ -168,7 +170,7 @@ class Run:
     def _rules(self) -> Sequence[Invariant]:
         """The invariants to evaluate."""
         of_progress = RULES_OF_PROGRESS if {each.kind for each in self.faults} == HANGS else ()
-        return (*RULES_OF_ALL, *of_progress, *(RULES_OF_LOGINS if self.protection.mechanism is not None else ()))
+        return (*RULES_OF_ALL, *RULES_OF_REACTORS, *of_progress, *(RULES_OF_LOGINS if self.protection.mechanism is not None else ()))
 
     def _plan(self, random: Random) -> Plan:
         return drawn(random)
@@ -227,6 +229,7 @@ class Run:
             "tasks": [repr(each) for each in asyncio.all_tasks(loop) if not _belongs_to_a_broker(each)],
             "connections": [repr(each) for each in self.world.network.links if not each.frozen],
             "timers": [repr(each) for each in loop.timers() if _belongs_to_a_client(each)],
+            "tasks and timers of reactors": [f"{each.tasks} and {each.timers}" for each in self.world.network.reactors if each.tasks or each.timers],
         })
 
     def _abandon(self) -> None:
@@ -255,7 +258,7 @@ class Run:
             self.judge.after("turn")
 
     def _on_written(self, link: Link) -> bool:
-        if link.client_protocol is not None:
+        if link.client_protocol is not None and not link.continued:
             self.judge.after("written", link)
         return False
 
@@ -270,7 +273,21 @@ class Run:
         self.judge.after("second")
         self.judge.after("turn")
         self.facts.second = Second()
+        self._try_reactors()
         loop.call_later(1.0, self._each_second)
+
+    def _try_reactors(self) -> None:
+        for reactor in self._reactors():
+            self.world.loop.call_later(TRIAL_S, self._tried, Trial(reactor))
+
+    def _tried(self, trial: Trial) -> None:
+        trial.end()
+        if trial.reactor in self._reactors() and not trial.reactor.closed:
+            self.judge.after("tried", trial.seen)
+
+    def _reactors(self) -> Mapping[Reactor, None]:
+        """Those of clients that are connected: who is being closed sets no timers any more."""
+        return {link.reactor: None for link in self.world.network.links if link.reactor is not None and not link.frozen}
 
     def _on_event(self, event: str, facts: Mapping[str, Any]) -> None:
         if event == "request":

@@ -161,7 +161,7 @@ class World:
     def environment(self, client: str) -> Environment:
         """The environment of a client of this world."""
         return Environment(
-            network=lambda: self.network.of(client), clock=self.loop.time, wall=self.wall,
+            network=lambda: self.network.of(client), clock=self.loop.time, wall=self.wall, guard=lambda: None,
             random=lambda: self.random(f"client {client}"), token_bytes=self.random(f"logins {client}").randbytes,
             seal_inline_bytes=self.seal_inline_bytes,
             workers=lambda name: LateExecutor(
@@ -236,7 +236,7 @@ class LateExecutor(Executor):
 
     def _run(self, future: Future[Any]) -> None:
         work = self._pending.pop(future, None)
-        if work is None:
+        if work is None or not future.set_running_or_notify_cancel():
             return
         try:
             future.set_result(work())

@@ -156,6 +156,7 @@ class AsyncSender(AsyncFastSend):
     @async_fast_send
     async def send(self, topic: object, value: object = None, key: object = None, **_others: object) -> Any:
         self.slow.append(value)
+        await asyncio.sleep(0)
         return SLOW
 
 
@@ -216,14 +217,15 @@ def test_the_result_of_async_send_works_as_a_coroutine_in_tasks_wait_for_and_gat
     assert buffers.unsettled == 4
 
 
-def test_no_simple_record_overtakes_an_earlier_one_whose_coroutine_has_not_started() -> None:
+def test_no_simple_record_overtakes_an_earlier_one_whose_coroutine_has_not_ended() -> None:
     async def main() -> None:
         producer = AsyncSender(send_path(accumulator(Clock()))).bind()
         async with asyncio.TaskGroup() as group:
             group.create_task(producer.send("orders", b"1", headers=(("h", b""),)))
+            await asyncio.sleep(0)
             group.create_task(producer.send("orders", b"2"))
-        assert producer.slow == [b"1", b"2"]
-        assert isinstance(await producer.send("orders", b"3"), Delivery), "the earlier ones have started"
+        assert producer.slow == [b"1", b"2"], "the first one waited"
+        assert isinstance(await producer.send("orders", b"3"), Delivery), "the earlier ones have ended"
         task = asyncio.get_running_loop().create_task(producer.send("orders", b"4", headers=(("h", b""),)))
         task.cancel()
         await asyncio.wait([task])

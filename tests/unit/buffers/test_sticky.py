@@ -15,6 +15,7 @@ from pyclient.plugins import STICKY, Partitions
 from pyclient.producer.callbacks import LoopObserver
 from pyclient.producer.core import ProducerCore
 from tests.unit.buffers.accumulators import Clock, accumulator
+from tests.reactors import idle_portal
 
 BATCH = 16_384
 SIZE = 1_000
@@ -117,7 +118,7 @@ class Watching:
 
 def core_of(partitioner: object) -> ProducerCore:
     core = ProducerCore(
-        ProducerConfig.parse(None, {"bootstrap_servers": "host:1", "batch_size": BATCH, "partitioner": partitioner}), LoopObserver())
+        ProducerConfig.parse(None, {"bootstrap_servers": "host:1", "batch_size": BATCH, "partitioner": partitioner}), idle_portal(), LoopObserver())
     core.accumulator.set_topic("orders", 3, range(3))
     return core
 

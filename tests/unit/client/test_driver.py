@@ -18,13 +18,17 @@ from pyclient.errors import ClientClosedError, KafkaError, KafkaTimeoutError
 from pyclient.metrics import Metrics
 from pyclient.client.driver import DEFECT_PAUSE, ROUNDS, Driver
 from pyclient.net.pool import ConnectionPool
-from pyclient.runtime.transport import AsyncioNetwork
+from pyclient.runtime.network import SocketNetwork
+from pyclient.runtime.portals import LoopPortal
+from tests.reactors import InSteps, open_portal
 from tests.unit.net.test_connection import Clock, until
 from tests.unit.net.test_pool import options, run
 
 
 class Manager:
     """Emits what it is given, and wants to be polled at its deadline."""
+
+    needs_poll = False
 
     def __init__(self) -> None:
         self.emit: list[Callable[[], Request]] = []
@@ -60,30 +64,40 @@ class Manager:
 
 
 class Rig:
-    def __init__(self, driver: Driver, clock: Clock, managers: list[Manager]) -> None:
+    def __init__(self, portal: LoopPortal, driver: InSteps, clock: Clock, managers: list[Manager]) -> None:
+        self.portal = portal
         self.driver = driver
+        self.made: Driver = driver._made
         self.clock = clock
         self.first, self.second = managers
 
-    async def quiet(self) -> int:
-        """Wait until nothing is scheduled any more; the turns so far."""
-        await until(lambda: not self.driver._scheduled)
-        return self.driver.turns
+    def turn(self) -> int:
+        """Wake the driver, which takes its turns at once; the turns so far."""
+        self.driver.wake()
+        assert not self.driver._scheduled
+        return self.made.turns
+
+    def together(self, *functions: Callable[[], object]) -> None:
+        """Call them in one step: no turn comes in between."""
+        self.portal.run(lambda: [each() for each in functions])
 
 
 @asynccontextmanager
-async def driven() -> AsyncIterator[Rig]:
+async def driven(*, data: bool = False) -> AsyncIterator[Rig]:
+    """*data*: the first manager is that of the records."""
     clock = Clock()
-    driver = Driver(clock)
+    portal = await open_portal()
+    driver = Driver(portal.reactor, clock)
     managers = [Manager(), Manager()]
-    connections = ConnectionPool(options(), AsyncioNetwork(), clock=clock, random=Random(7), bootstrap=[], metrics=Metrics(samples=2, window_s=30),
+    connections = ConnectionPool(portal.reactor, options(), SocketNetwork(), clock=clock, random=Random(7), bootstrap=[], metrics=Metrics(samples=2, window_s=30),
                   on_change=driver.wake, on_quiet=driver.wake_by, on_failure=lambda cause: None, on_refused=lambda refusal: None)
-    driver.start(connections, managers)
+    driven = InSteps(portal, driver)
+    driven.start(connections, managers, managers[0] if data else None)
     try:
-        yield Rig(driver, clock, managers)
+        yield Rig(portal, driven, clock, managers)
     finally:
-        driver.stop(ClientClosedError("the test is over"))
-        await connections.close()
+        driven.stop(ClientClosedError("the test is over"))
+        await portal.call(connections.close)
 
 
 def test_managers_are_polled_in_their_order_until_none_emits() -> None:
@@ -91,11 +105,12 @@ def test_managers_are_polled_in_their_order_until_none_emits() -> None:
         async with driven() as here:
             here.first.emit = [here.first.request, here.first.request]
             here.second.emit = [here.second.request]
-            await here.quiet()
+            here.turn()
             assert all(isinstance(each, NotSent) for each in here.first.outcomes + here.second.outcomes)
             assert (len(here.first.outcomes), len(here.second.outcomes)) == (2, 1)
-            assert (len(here.first.polled_at), len(here.second.polled_at)) == (2, 2)  # a round that emits, and one that does not
-            assert here.driver.turns == 1
+            # in the first turn nothing was there; in this one came a round that emits, and one that does not
+            assert (len(here.first.polled_at), len(here.second.polled_at)) == (3, 3)
+            assert here.driver.turns == 2
 
     run(test())
 
@@ -103,11 +118,9 @@ def test_managers_are_polled_in_their_order_until_none_emits() -> None:
 def test_many_wake_ups_before_a_turn_make_one_turn() -> None:
     async def test() -> None:
         async with driven() as here:
-            before = await here.quiet()
-            for _ in range(100):
-                here.driver.wake()
-                here.driver.wake_from_anywhere()
-            assert await here.quiet() == before + 1
+            before = here.driver.turns
+            here.together(*[here.made.wake, here.made.wake_from_anywhere] * 100)
+            assert here.driver.turns == before + 1
 
     run(test())
 
@@ -115,8 +128,8 @@ def test_many_wake_ups_before_a_turn_make_one_turn() -> None:
 def test_a_wake_up_from_another_thread_causes_a_turn() -> None:
     async def test() -> None:
         async with driven() as here:
-            before = await here.quiet()
-            thread = threading.Thread(target=here.driver.wake_from_anywhere)
+            before = here.driver.turns
+            thread = threading.Thread(target=here.made.wake_from_anywhere)
             thread.start()
             await until(lambda: here.driver.turns == before + 1)
             thread.join()
@@ -124,22 +137,33 @@ def test_a_wake_up_from_another_thread_causes_a_turn() -> None:
     run(test())
 
 
-@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, RecursionError])
-def test_an_interrupt_anywhere_in_a_wake_up_leaves_the_next_one_to_schedule_a_turn(
-        monkeypatch: pytest.MonkeyPatch, interrupt: type[BaseException]) -> None:
+def test_an_event_of_records_polls_their_manager_alone_unless_it_touches_another_one() -> None:
     async def test() -> None:
-        async with driven() as here:
-            before = await here.quiet()
+        async with driven(data=True) as here:
+            first, second = len(here.first.polled_at), len(here.second.polled_at)
+            here.driver.wake_data()
+            assert (len(here.first.polled_at), len(here.second.polled_at)) == (first + 1, second)
+            here.second.needs_poll = True
+            here.driver.wake_data()
+            assert (len(here.first.polled_at), len(here.second.polled_at)) == (first + 2, second + 1)
+            here.second.needs_poll = False
+            here.first.emit = [here.first.request]  # it fails at once, which may concern all
+            here.driver.wake_data()
+            assert len(here.second.polled_at) > second + 1
 
-            def struck(_loop: object) -> bool:
-                raise interrupt
+    run(test())
 
-            with monkeypatch.context() as patch:
-                patch.setattr("pyclient.client.driver.runs_here", struck)
-                with pytest.raises(interrupt):
-                    here.driver.wake_from_anywhere()
-            here.driver.wake_from_anywhere()
-            await until(lambda: here.driver.turns == before + 1)
+
+def test_the_deadline_of_a_manager_that_was_not_polled_is_kept() -> None:
+    async def test() -> None:
+        async with driven(data=True) as here:
+            here.second.deadline = here.clock() + 0.05
+            here.turn()
+            polls = len(here.second.polled_at)
+            for _ in range(10):
+                here.driver.wake_data()
+            assert len(here.second.polled_at) == polls
+            await until(lambda: here.second.deadline is None)
 
     run(test())
 
@@ -150,7 +174,7 @@ def test_an_interrupt_anywhere_in_a_wake_up_leaves_the_next_one_to_schedule_a_tu
 def test_M14_with_nothing_to_do_there_is_no_timer_and_no_turn() -> None:
     async def test() -> None:
         async with driven() as here:
-            before = await here.quiet()
+            before = here.turn()
             assert here.driver._timer is None
             for _ in range(1000):
                 await asyncio.sleep(0)
@@ -162,7 +186,7 @@ def test_M14_with_nothing_to_do_there_is_no_timer_and_no_turn() -> None:
 def test_the_driver_sleeps_to_the_earliest_deadline_and_polls_then() -> None:
     async def test() -> None:
         async with driven() as here:
-            before = await here.quiet()
+            before = here.driver.turns
             here.first.deadline = here.clock() + 1000
             here.second.deadline = here.clock() + 0.05
             here.driver.wake()
@@ -181,7 +205,7 @@ def test_connections_hear_when_the_managers_are_polled_anyway(monkeypatch: pytes
     async def test() -> None:
         async with driven() as here:
             here.second.deadline = here.clock() + 1000
-            await here.quiet()
+            here.turn()
             assert heard[-1] == here.second.deadline
 
     run(test())
@@ -191,12 +215,12 @@ def test_an_earlier_deadline_replaces_the_timer_and_a_later_one_is_left_to_its_t
     async def test() -> None:
         async with driven() as here:
             here.first.deadline = here.clock() + 1000
-            await here.quiet()
+            here.turn()
             timer = here.driver._timer
             assert timer is not None
             here.first.deadline += 1000
             here.driver.wake()
-            await here.quiet()
+            here.turn()
             assert here.driver._timer is timer
             here.second.deadline = here.clock() + 0.05
             here.driver.wake()
@@ -211,7 +235,7 @@ def test_the_turn_of_an_obsolete_timer_sets_no_other() -> None:
     async def test() -> None:
         async with driven() as here:
             here.first.deadline = here.clock() + 0.05
-            await here.quiet()
+            here.turn()
             here.first.deadline = None
             await until(lambda: here.driver._timer is None)
             assert here.driver._timer_at is None
@@ -223,11 +247,11 @@ def test_a_manager_that_raises_is_logged_and_the_client_continues_with_the_next_
     async def test() -> None:
         async with driven() as here:
             here.first.defect = ZeroDivisionError("a defect")
-            await here.quiet()
+            here.turn()
             here.first.defect = None
             here.second.emit = [here.second.request]
             here.driver.wake()
-            await here.quiet()
+            here.turn()
             assert len(here.second.outcomes) == 1
 
     with caplog.at_level(logging.ERROR, "pyclient"):
@@ -239,7 +263,7 @@ def test_a_manager_that_never_stops_emitting_is_stopped_and_named(caplog: pytest
     async def test() -> None:
         async with driven() as here:
             here.first.always = True
-            await here.quiet()
+            here.turn()
             here.first.always = False
             assert len(here.first.outcomes) == ROUNDS
 
@@ -255,9 +279,9 @@ def test_any_number_of_requests_without_a_response_are_sent_without_blocking_the
     async def test() -> None:
         async with driven() as here:
             here.first.unanswered = 3 * ROUNDS
-            before = await here.quiet()
-            assert here.first.unanswered == 0
-            assert before > 3 * ROUNDS  # one each time it was asked: between them others had theirs
+            here.driver.wake()
+            await until(lambda: not here.first.unanswered)
+            assert here.driver.turns > 3 * ROUNDS  # one each time it was asked: between them others had theirs
 
     with caplog.at_level(logging.ERROR, "pyclient"):
         run(test())
@@ -268,10 +292,10 @@ def test_the_pause_after_a_defect_is_kept_though_a_timer_was_set() -> None:
     async def test() -> None:
         async with driven() as here:
             here.first.deadline = here.clock() + 0.1
-            await here.quiet()
+            here.turn()
             here.first.defect = ZeroDivisionError("a defect")
             here.driver.wake()
-            await here.quiet()
+            here.turn()
             assert here.driver._timer_at is not None
             assert here.driver._timer_at > here.clock() + DEFECT_PAUSE / 2
 
@@ -283,7 +307,7 @@ def test_a_manager_that_raises_whenever_it_is_polled_does_not_spin_the_loop() ->
         async with driven() as here:
             here.first.defect, here.first.deadline = ZeroDivisionError("a defect"), here.clock()
             here.first.overdue_for_good = True
-            before = await here.quiet()
+            before = here.turn()
             for _ in range(1000):
                 await asyncio.sleep(0)
             assert here.driver.turns == before
@@ -291,24 +315,6 @@ def test_a_manager_that_raises_whenever_it_is_polled_does_not_spin_the_loop() ->
             assert here.clock() < here.driver._timer_at <= here.clock() + DEFECT_PAUSE
 
     run(test())
-
-
-def test_a_wake_up_that_Ctrl_C_interrupts_does_not_swallow_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        async with driven() as here:
-            before = await here.quiet()
-            with monkeypatch.context() as patched:
-                patched.setattr(asyncio.get_running_loop(), "call_soon", interrupted)
-                with pytest.raises(KeyboardInterrupt):
-                    here.driver.wake_from_anywhere()
-            here.driver.wake_from_anywhere()
-            assert await here.quiet() == before + 1
-
-    run(test())
-
-
-def interrupted(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 # ---- waiting --------------------------------------------------------------------------------------------------------
@@ -319,7 +325,7 @@ def test_a_waiting_caller_gets_the_state_after_the_turn_that_brings_it() -> None
         async with driven() as here:
             state: list[int] = []
             waiting = asyncio.create_task(here.driver.until(lambda: state or None, None, KafkaTimeoutError))
-            await here.quiet()
+            here.turn()
             assert not waiting.done()
             state.append(5)
             here.driver.wake()
@@ -344,7 +350,7 @@ def test_a_wait_whose_condition_holds_at_its_timeout_succeeds() -> None:
         async with driven() as here:
             state: list[int] = []
             waiting = asyncio.create_task(here.driver.until(lambda: state or None, 0.01, lambda: KafkaTimeoutError("too late")))
-            await here.quiet()
+            here.turn()
             state.append(5)
             assert await waiting == [5]
 
@@ -362,7 +368,7 @@ def test_an_error_in_a_condition_is_raised_only_to_the_waiting_caller() -> None:
 
             failing: asyncio.Task[object] = asyncio.create_task(here.driver.until(condition, None, KafkaTimeoutError))
             other = asyncio.create_task(here.driver.until(lambda: bool(broken) or None, None, KafkaTimeoutError))
-            await here.quiet()
+            here.turn()
             broken.append(KafkaError("broken"))
             here.driver.wake()
             assert [str(each) for each in await asyncio.gather(failing, other, return_exceptions=True)] == ["broken", "True"]
@@ -374,7 +380,7 @@ def test_a_cancelled_wait_leaves_nothing_behind() -> None:
     async def test() -> None:
         async with driven() as here:
             waiting: asyncio.Task[Any] = asyncio.create_task(here.driver.until(lambda: None, None, KafkaTimeoutError))
-            await here.quiet()
+            here.turn()
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
             assert not here.driver._waiters
@@ -385,15 +391,15 @@ def test_a_cancelled_wait_leaves_nothing_behind() -> None:
 # ---- the end --------------------------------------------------------------------------------------------------------
 
 
-def end_of(driver: Driver) -> Coroutine[Any, Any, Any]:
-    return driver.until(lambda: None, None, KafkaTimeoutError)
+def end_of(driver: InSteps) -> Coroutine[Any, Any, Any]:
+    return driver.until(lambda: None, None, KafkaTimeoutError)  # type: ignore[no-any-return]
 
 
 def test_waiting_callers_get_the_error_when_the_driver_stops_and_later_ones_too() -> None:
     async def test() -> None:
         async with driven() as here:
             waiting = asyncio.create_task(end_of(here.driver))
-            await here.quiet()
+            here.turn()
             here.driver.stop(ClientClosedError("the end"))
             assert str((await asyncio.gather(waiting, return_exceptions=True))[0]) == "the end"
             with pytest.raises(KafkaError):
@@ -406,7 +412,7 @@ def test_a_stopped_driver_takes_no_turn_and_has_no_timer() -> None:
     async def test() -> None:
         async with driven() as here:
             here.first.deadline = here.clock() + 0.01
-            before = await here.quiet()
+            before = here.turn()
             timer = here.driver._timer
             assert timer is not None
             here.driver.stop(ClientClosedError("the end"))
@@ -418,13 +424,3 @@ def test_a_stopped_driver_takes_no_turn_and_has_no_timer() -> None:
             assert here.driver.turns == before
 
     run(test())
-
-
-def test_waking_a_driver_whose_loop_is_gone_is_no_error() -> None:
-    driver = Driver(Clock())
-
-    async def test() -> None:
-        driver._loop = asyncio.get_running_loop()
-
-    asyncio.run(test())
-    driver.wake_from_anywhere()

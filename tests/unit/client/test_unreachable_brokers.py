@@ -228,15 +228,15 @@ def test_of_several_addresses_one_that_works_is_enough() -> None:
 
 
 def test_M05_every_address_of_a_name_is_tried_even_behind_one_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyclient.runtime.transport import AsyncioNetwork, Endpoint
+    from pyclient.runtime.network import Endpoint, SocketNetwork
 
     peer = Peer(lambda connection: a_broker(connection, lambda: peer.port, refuse=lambda *_: None))
     with Peer(silence) as swallows, peer:
-        async def resolve(self: AsyncioNetwork, host: str, port: int) -> list[Endpoint]:
+        async def resolve(self: SocketNetwork, reactor: object, host: str, port: int) -> list[Endpoint]:
             dead = unused_address().port
             return [Endpoint(socket.AF_INET, ("127.0.0.1", each)) for each in (dead, swallows.port, peer.port)]
 
-        monkeypatch.setattr(AsyncioNetwork, "resolve", resolve)
+        monkeypatch.setattr(SocketNetwork, "resolve", resolve)
         with Admin(bootstrap_servers="one.name:9092", socket_connection_setup_timeout_ms=200) as admin:
             assert admin.describe_cluster(timeout=20).nodes
 
@@ -258,7 +258,7 @@ def test_M12_a_hostile_frame_closes_the_connection_with_a_clear_error(frame: byt
 def test_M10_an_overdue_response_closes_the_connection() -> None:
     ended = threading.Event()
 
-    def deaf(connection: socket.socket) -> None:
+    def stalled(connection: socket.socket) -> None:
         while True:
             key, version, correlation_id = request(connection)
             if key != API_VERSIONS:
@@ -267,7 +267,7 @@ def test_M10_an_overdue_response_closes_the_connection() -> None:
         silence(connection)
         ended.set()
 
-    with Peer(deaf) as peer:
+    with Peer(stalled) as peer:
         bootstrap_error(peer.address, "did not answer Metadata within 0.2 s", request_timeout_ms=200)
         assert ended.wait(10)
 

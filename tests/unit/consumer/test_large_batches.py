@@ -273,6 +273,8 @@ class HeldWorkers(Executor):
         """Do the first work."""
         future, work = self.jobs.pop(0)
         self.came.clear()
+        if not future.set_running_or_notify_cancel():
+            return
         try:
             future.set_result(work())
         except Exception as error:  # noqa: BLE001 the result of the work

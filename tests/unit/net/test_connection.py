@@ -7,10 +7,10 @@ import itertools
 import random
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
-from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,11 @@ from pyclient.core.manager import NotSent, Outcome, Reply, Request, Unknown, Use
 from pyclient.errors import DisconnectError, KafkaError, ProtocolError, ResponseTimeoutError, UnsupportedVersionError
 from pyclient.net.connection import Connection
 from pyclient.net.frame_reader import SCRATCH
-from pyclient.runtime.transport import AsyncioNetwork, Endpoint, SocketOptions
+from pyclient.reactor.channels import NOTHING, Buffer
+from pyclient.reactor.pollers import READABLE
+from pyclient.runtime.network import SocketNetwork, SocketOptions
+from pyclient.runtime.portals import LoopPortal
+from tests.reactors import idle_portal, open_portal
 from tests.unit.net.peers import Conversation, Peer, Question, Script, metadata, silence, versions
 
 NEWEST = SPOKEN[Api.API_VERSIONS].high
@@ -45,12 +49,13 @@ class Clock:
 class Client:
     """A connection to a peer, and its events."""
 
-    def __init__(self) -> None:
+    def __init__(self, portal: LoopPortal) -> None:
+        self.portal = portal
         self.clock = Clock()
         self.changes = 0
         self.lost: list[KafkaError] = []
         self.latencies: list[tuple[Api, float | None]] = []
-        self.connection = Connection("the peer", "a client", clock=self.clock, max_frame=MAX_FRAME, on_change=self._changed, on_quiet=self._changed,
+        self.connection = Connection("the peer", "a client", reactor=portal.reactor, clock=self.clock, max_frame=MAX_FRAME, on_change=self._changed, on_quiet=self._changed,
                                on_lost=lambda connection, cause: self.lost.append(cause),
                                on_answer=lambda api, now, latency, throttle: self.latencies.append((api, latency)))
 
@@ -76,15 +81,21 @@ class Client:
 @asynccontextmanager
 async def connected(*scripts: Script) -> AsyncIterator[Client]:
     async with Peer(*scripts) as peer:
-        client = Client()
-        family, = await AsyncioNetwork().resolve("127.0.0.1", peer.port)
-        await AsyncioNetwork().open(Endpoint(*family), lambda: client.connection, SocketOptions())
+        client = Client(await open_portal())
+        await client.portal.call(lambda: open_connection(client.connection, peer.port))
         try:
             yield client
         finally:
             if client.connection.state is not State.CLOSED:
                 client.connection.close(DisconnectError("the test is over"))
                 await until(lambda: client.connection.state is State.CLOSED)
+
+
+async def open_connection(connection: Connection, port: int) -> None:
+    """Connect it to this machine's *port*; in a task of its reactor."""
+    network = SocketNetwork()
+    endpoint, = await network.resolve(connection.reactor, "127.0.0.1", port)
+    connection.attach(await network.open(connection.reactor, endpoint, SocketOptions()))
 
 
 @asynccontextmanager
@@ -100,7 +111,7 @@ async def ready(script: Script) -> AsyncIterator[Client]:
 
 
 async def introduce(client: Client, newest: int = NEWEST, timeout: float = LIMIT) -> None:
-    await client.connection.introduce(ClientInfo("pyclient", "1"), newest, timeout)
+    await client.portal.call(lambda: client.connection.introduce(ClientInfo("pyclient", "1"), newest, timeout))
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -479,25 +490,56 @@ def test_a_response_that_arrives_byte_by_byte_is_read() -> None:
     run(test())
 
 
+class Arrived:
+    """A channel from which one piece after the other can be read."""
+
+    secured = unwritten = False
+    short_reads_end = False
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = deque(pieces)
+        self.reads = 0
+
+    def attach(self, on_events: Callable[[int], object]) -> None:
+        while self._pieces:
+            on_events(READABLE)
+
+    def read_into(self, buffer: bytearray, start: int) -> int:
+        if not self._pieces:
+            return NOTHING
+        self.reads += 1
+        piece = self._pieces.popleft()
+        size = min(len(buffer) - start, len(piece))
+        buffer[start:start + size] = piece[:size]
+        if size < len(piece):
+            self._pieces.appendleft(piece[size:])
+        return size
+
+    def write(self, pieces: deque[Buffer]) -> bool:
+        return True
+
+    def peer_certificate(self) -> dict[str, Any]:
+        return {}
+
+    def set_low_water(self, size: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    abort = close
+
+
 class Taking(Connection):
     """Keeps the frames instead of reading them."""
 
     def __init__(self) -> None:
-        super().__init__("the peer", None, clock=time.monotonic, max_frame=MAX_FRAME, on_change=lambda: None, on_quiet=lambda: None, on_lost=lambda *_: None,
+        super().__init__("the peer", None, reactor=idle_portal().reactor, clock=time.monotonic, max_frame=MAX_FRAME, on_change=lambda: None, on_quiet=lambda: None, on_lost=lambda *_: None,
                          on_answer=lambda *_: None)
         self.frames: list[memoryview] = []
 
     def _on_frame(self, frame: memoryview) -> None:
         self.frames.append(frame)
-
-    def read(self, data: bytes) -> None:
-        """As a transport does: as much at a time as there is room for."""
-        while data:
-            room = self.get_buffer(-1)
-            size = min(len(room), len(data))
-            room[:size] = data[:size]
-            self.buffer_updated(size)
-            data = data[size:]
 
 
 @given(sizes=st.lists(st.integers(4, 40) | st.integers(SCRATCH - 10, SCRATCH + 10) | st.just(3 * SCRATCH), max_size=8), cuts=st.lists(st.floats(0, 1), max_size=8))
@@ -506,20 +548,17 @@ def test_M10_frames_are_the_same_however_the_bytes_are_split(sizes: list[int], c
     stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
     places = sorted({0, len(stream), *(round(cut * len(stream)) for cut in cuts)})
     connection = Taking()
-    connection.connection_made(mock.Mock(spec=asyncio.Transport))
-    for begin, end in itertools.pairwise(places):
-        connection.read(stream[begin:end])
+    connection.attach(Arrived(stream[begin:end] for begin, end in itertools.pairwise(places)))
     assert [bytes(frame) for frame in connection.frames] == frames  # those that came first were not overwritten by those that came later
     assert connection.bytes_in == len(stream)
 
 
 def test_small_responses_that_arrive_together_take_one_read() -> None:
     connection = Taking()
-    connection.connection_made(mock.Mock(spec=asyncio.Transport))
     stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in (b"first", b"second", b"a third one"))
-    room = connection.get_buffer(-1)
-    room[:len(stream)] = stream
-    connection.buffer_updated(len(stream))
+    channel = Arrived([stream])
+    connection.attach(channel)
+    assert channel.reads == 1
     assert [bytes(frame) for frame in connection.frames] == [b"first", b"second", b"a third one"]
 
 

@@ -19,6 +19,7 @@ from pyclient.net.sasl_login import SaslClient
 from pyclient.runtime.environment import Environment
 from tests.secrets import MARKER, assert_no_local_shows
 from tests.unit.core.world import answer
+from tests.reactors import idle_portal
 
 PASSWORD = f"{MARKER}/ü+1"
 RANGES: dict[int, VersionRange] = {int(api): limits for api, limits in SPOKEN.items()}
@@ -45,7 +46,7 @@ def secrets_of(given: dict[str, Any], message: bytes) -> list[bytes]:
 
 def refused(given: dict[str, Any], respond: Callable[[bytes], Any]) -> tuple[KafkaError, bytes]:
     """The error of a login to which *respond* gives the responses, and the client's last message."""
-    client = SaslClient.of(ProducerConfig.parse({"bootstrap_servers": "localhost:1", "security_protocol": "SASL_PLAINTEXT", **given}), Environment(), Random(1))
+    client = SaslClient.of(ProducerConfig.parse({"bootstrap_servers": "localhost:1", "security_protocol": "SASL_PLAINTEXT", **given}), Environment(), idle_portal(), Random(1))
     assert client is not None
     exchange = client.login("localhost").exchange(Versions(RANGES), peer="localhost:1 (node 1)", again=False)
     said: list[bytes] = [b""]

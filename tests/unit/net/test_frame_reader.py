@@ -7,7 +7,7 @@ import pytest
 
 from pyclient.errors import ProtocolError, SslAuthenticationError
 from pyclient.net.frame_reader import MOST_BEFORE_LOGIN, SCRATCH, FrameReader
-from pyclient.net.rcvlowat import LEAST, SLACK
+from pyclient.net.low_water import LEAST, SLACK, LowWater
 from pyclient.net.tls_errors import ALERT_RECORD
 
 MAX_FRAME = 1 << 20
@@ -20,14 +20,16 @@ class Reader(FrameReader):
         self.frames: list[bytes] = []
         super().__init__("b1", MAX_FRAME, on_frame or (lambda frame: self.frames.append(bytes(frame))))
 
-    def feed(self, data: bytes) -> None:
-        """As a transport does: at most as much at a time as there is room for."""
+    def feed(self, data: bytes) -> int:
+        """As a connection does: at most as much at a time as there is room for."""
+        missing = 0
         while data:
-            room = self.get_buffer()
-            size = min(len(room), len(data))
-            room[:size] = data[:size]
-            self.received(size)
+            buffer, start = self.room()
+            size = min(len(buffer) - start, len(data))
+            buffer[start:start + size] = data[:size]
+            missing = self.received(size)
             data = data[size:]
+        return missing
 
 
 def framed(frame: bytes) -> bytes:
@@ -44,12 +46,12 @@ def test_M12_a_size_out_of_bounds_is_a_protocol_error_that_names_it(size: int) -
 def test_M12_a_response_before_the_login_is_small_whatever_the_option_allows(size: int) -> None:
     """Decoded it takes many times its size, and the peer may be anything."""
     reader = FrameReader("b1", 100 * MOST_BEFORE_LOGIN, lambda frame: None)
-    reader.get_buffer()[:4] = size.to_bytes(4, "big")
+    reader.room()[0][:4] = size.to_bytes(4, "big")
     with pytest.raises(ProtocolError, match=f"b1 announced a response of {size} B; .* {MOST_BEFORE_LOGIN} before the connection is ready"):
         reader.received(4)
     after = FrameReader("b1", 100 * MOST_BEFORE_LOGIN, lambda frame: None)
     after.logged_in()
-    after.get_buffer()[:4] = size.to_bytes(4, "big")
+    after.room()[0][:4] = size.to_bytes(4, "big")
     after.received(4)
 
 
@@ -85,11 +87,11 @@ def test_a_closed_connection_takes_no_further_frame_of_the_same_read() -> None:
 
 
 def test_the_low_water_mark_is_raised_only_while_a_large_frame_is_incomplete() -> None:
-    reader, marks = Reader(), list[int]()
-    reader.use_low_water(marks.append)
+    reader, low_water = Reader(), LowWater()
     large = framed(bytes(2 * LEAST))
     reader.feed(large[:SCRATCH])
-    reader.feed(large[SCRATCH:SCRATCH + 100])
-    assert marks == [2 * LEAST + 4 - SCRATCH - 100 - SLACK]
-    reader.feed(large[SCRATCH + 100:])
-    assert marks[-1] == 1
+    assert low_water.update(reader.feed(large[SCRATCH:SCRATCH + 100]))
+    assert low_water.bytes == 2 * LEAST + 4 - SCRATCH - 100 - SLACK
+    assert not low_water.update(2 * LEAST + 4 - SCRATCH - 100)
+    assert low_water.update(reader.feed(large[SCRATCH + 100:]))
+    assert low_water.bytes == 1

@@ -7,6 +7,7 @@ from pyclient.codec.apis import Api
 from pyclient.core.manager import Reply, Unknown
 from pyclient.errors import DisconnectError, ProtocolError
 from pyclient.net.in_flight import MAX_CORRELATION_ID, InFlightRequests
+from tests.reactors import idle_portal
 
 
 def written(requests: InFlightRequests, outcomes: list[Reply | Unknown], *, now: float = 0.0, timeout: float = 30.0, end: int = 10,
@@ -17,11 +18,11 @@ def written(requests: InFlightRequests, outcomes: list[Reply | Unknown], *, now:
 
 def test_M10_a_response_without_a_request_is_a_protocol_error() -> None:
     with pytest.raises(ProtocolError, match="b1 sent a response although no request was in flight"):
-        InFlightRequests("b1").answer(memoryview(bytes(8)), 0)
+        InFlightRequests("b1", idle_portal().reactor).answer(memoryview(bytes(8)), 0)
 
 
 def test_M10_a_response_to_a_later_request_is_a_protocol_error() -> None:
-    requests = InFlightRequests("b1")
+    requests = InFlightRequests("b1", idle_portal().reactor)
     written(requests, [])
     written(requests, [])
     with pytest.raises(ProtocolError, match="b1 answered request 2, expected 1"):
@@ -29,14 +30,14 @@ def test_M10_a_response_to_a_later_request_is_a_protocol_error() -> None:
 
 
 def test_P07_a_response_before_the_request_is_completely_written_is_a_protocol_error() -> None:
-    requests = InFlightRequests("b1")
+    requests = InFlightRequests("b1", idle_portal().reactor)
     written(requests, [], end=10)
     with pytest.raises(ProtocolError, match="before it was completely written"):
         requests.answer(memoryview((1).to_bytes(4, "big")), 9)
 
 
 def test_M10_the_first_request_past_its_deadline_is_overdue() -> None:
-    requests = InFlightRequests("b1")
+    requests = InFlightRequests("b1", idle_portal().reactor)
     written(requests, [], timeout=50.0)
     written(requests, [], timeout=30.0)
     assert requests.deadline() == 30.0
@@ -47,7 +48,7 @@ def test_M10_the_first_request_past_its_deadline_is_overdue() -> None:
 
 
 def test_a_lost_connection_makes_every_outcome_unknown_once() -> None:
-    requests, outcomes = InFlightRequests("b1"), list[Reply | Unknown]()
+    requests, outcomes = InFlightRequests("b1", idle_portal().reactor), list[Reply | Unknown]()
     written(requests, outcomes)
     written(requests, outcomes)
     cause = DisconnectError("lost")
@@ -57,7 +58,7 @@ def test_a_lost_connection_makes_every_outcome_unknown_once() -> None:
 
 
 def test_a_caller_that_waits_no_longer_gets_one_outcome_and_the_response_stays_due() -> None:
-    requests, patient, hasty = InFlightRequests("b1"), list[Reply | Unknown](), list[Reply | Unknown]()
+    requests, patient, hasty = InFlightRequests("b1", idle_portal().reactor), list[Reply | Unknown](), list[Reply | Unknown]()
     written(requests, patient)
     written(requests, hasty, patience=2.0)
     assert requests.deadline() == 2.0
@@ -74,6 +75,6 @@ def test_a_caller_that_waits_no_longer_gets_one_outcome_and_the_response_stays_d
 
 
 def test_correlation_ids_wrap_to_0_after_the_largest_int32() -> None:
-    requests = InFlightRequests("b1")
+    requests = InFlightRequests("b1", idle_portal().reactor)
     requests.correlation_id = MAX_CORRELATION_ID
     assert requests.next_id() == 0

@@ -13,7 +13,7 @@ from pyclient.codec.apis import Api
 from pyclient.codec.messages import encode_request
 from pyclient.core.manager import NotSent, Reply, Request, Unknown, Use
 from pyclient.net.connection import Connection
-from pyclient.net.write_buffer import WriteBuffer
+from pyclient.reactor.channels import PlainChannel
 from tests.interrupted_at import interrupted_at
 from tests.unit.net.peers import Conversation, Peer, muted_after_introduction
 from tests.unit.net.test_connection import until
@@ -94,17 +94,17 @@ def test_an_exception_at_any_line_of_writing_a_request_leaves_one_true_outcome(m
 
 
 def test_a_defect_while_a_request_is_written_is_reported_once_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(buffer: WriteBuffer, pieces: Any) -> None:
-        write(buffer, pieces)
+    def breaks(channel: PlainChannel, pieces: Any) -> bool:
+        write(channel, pieces)
         raise RuntimeError
 
-    write = WriteBuffer.write
+    write = PlainChannel.write
 
     async def test() -> None:
         async with Peer(muted_after_introduction) as peer, rig() as here:
             here.connections.update_nodes({1: at(peer)})
             await here.slots(1)
-            monkeypatch.setattr(WriteBuffer, "write", breaks)
+            monkeypatch.setattr(PlainChannel, "write", breaks)
             outcomes = Outcomes()
             send(here, outcomes, answered=True)
             await until(lambda: outcomes)

@@ -1,7 +1,6 @@
 """The connections of one node, the choice among nodes, and what failures mean for a node (`NodeFailures`)."""
 from __future__ import annotations
 
-import asyncio
 from random import Random
 
 import pytest
@@ -15,6 +14,9 @@ from pyclient.net.connection import Connection, Ending
 from pyclient.net.node_connections import ClosingConnections, NodeConnections, least_loaded, longest_untried
 from pyclient.net.node_failures import NodeFailures
 from pyclient.records import Node
+from pyclient.reactor.reactor import Reactor
+from pyclient.reactor.tasks import Task, sleep
+from tests.reactors import idle_portal, run_in_task
 
 NOW = 100.0
 CAUSE = DisconnectError("b1 closed the connection")
@@ -24,7 +26,7 @@ class FakeConnection(Connection):
     """A connection whose readiness and load are set."""
 
     def __init__(self, in_flight: int = 0, *, ready: bool = True) -> None:
-        super().__init__("b1", None, clock=lambda: NOW, max_frame=100, on_change=lambda: None, on_quiet=lambda: None, on_lost=lambda *_: None,
+        super().__init__("b1", None, reactor=idle_portal().reactor, clock=lambda: NOW, max_frame=100, on_change=lambda: None, on_quiet=lambda: None, on_lost=lambda *_: None,
                          on_answer=lambda *_: None)
         self._is_ready, self._load = ready, in_flight
 
@@ -86,18 +88,18 @@ def test_M04_nodes_that_were_never_tried_come_first() -> None:
 
 
 def test_waiting_for_closing_connections_ignores_the_others() -> None:
-    async def test() -> None:
-        closing, first, second = ClosingConnections(), FakeConnection(), FakeConnection()
+    async def test(reactor: Reactor) -> None:
+        closing, first, second = ClosingConnections(reactor), FakeConnection(), FakeConnection()
         closing.close(first, CAUSE)
         closing.close(second, CAUSE)
-        waiting = asyncio.create_task(closing.these_ended([first]))
-        await asyncio.sleep(0)
+        waiting = Task(reactor, closing.these_ended([first]))
+        await sleep(reactor, 0)
         assert not waiting.done()
         closing.ended(first)
         await waiting
         assert list(closing) == [second]
 
-    asyncio.run(asyncio.wait_for(test(), 10))
+    run_in_task(test)
 
 
 # ---- NodeFailures ---------------------------------------------------------------------------------------------------

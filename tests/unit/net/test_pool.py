@@ -19,7 +19,11 @@ from pyclient.metrics import Metrics
 from pyclient.records import Node
 from pyclient.client.core import ClientCore
 from pyclient.net.pool import PoolOptions, ConnectionPool
-from pyclient.runtime.transport import AsyncioNetwork, Endpoint, Network, SocketOptions
+from pyclient.reactor.channels import Channel
+from pyclient.reactor.reactor import Reactor
+from pyclient.reactor.tasks import Future
+from pyclient.runtime.network import Endpoint, Network, SocketNetwork, SocketOptions
+from tests.reactors import InSteps, open_portal
 from tests.addresses import unused_address
 from tests.unit.net.peers import Conversation, Peer, Script, broker, metadata, muted_after_introduction, silence, versions
 from tests.unit.net.test_connection import Clock, until
@@ -39,7 +43,7 @@ def options(**changes: Any) -> PoolOptions:
 class Rig:
     """A pool with a clock that is moved by hand, and its events."""
 
-    def __init__(self, connections: Callable[[Rig], ConnectionPool], clock: Clock) -> None:
+    def __init__(self, connections: Callable[[Rig], InSteps], clock: Clock) -> None:
         self.clock = clock
         self.troubles: list[KafkaError] = []
         self.refusals: list[KafkaError] = []
@@ -67,7 +71,7 @@ class Rig:
     async def slots(self, node: int, use: Use = Use.CONTROL) -> int:
         """Wait until this node is ready."""
         await until(lambda: self.connections.slots(node, use))
-        return self.connections.slots(node, use)
+        return int(self.connections.slots(node, use))
 
     def ask(self, node: int, use: Use = Use.CONTROL, timeout: float = 30, *, answered: bool = True, **more: Any) -> asyncio.Future[Outcome]:
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -92,10 +96,11 @@ class Rig:
 async def rig(*addresses: tuple[str, int], network: Network | None = None, clock: Clock | None = None, **changes: Any,
               ) -> AsyncIterator[Rig]:
     nodes = [Node(BOOTSTRAP - at, *address) for at, address in enumerate(addresses)]
-    made = Rig(lambda self: ConnectionPool(
-        options(**changes), network or AsyncioNetwork(), clock=self.clock, random=Random(7), bootstrap=nodes,
+    portal = await open_portal()
+    made = Rig(lambda self: InSteps(portal, ConnectionPool(
+        portal.reactor, options(**changes), network or SocketNetwork(), clock=self.clock, random=Random(7), bootstrap=nodes,
         metrics=Metrics(samples=2, window_s=30), on_change=self.changed, on_quiet=lambda _: self.changed(),
-        on_failure=self.troubles.append, on_refused=self.refusals.append, on_silence=self.silent), clock or Clock())
+        on_failure=self.troubles.append, on_refused=self.refusals.append, on_silence=self.silent)), clock or Clock())
     try:
         yield made
     finally:
@@ -110,7 +115,7 @@ def at(peer: Peer, number: int = 1) -> Node:
     return Node(number, "127.0.0.1", peer.port)
 
 
-class Book(AsyncioNetwork):
+class Book(SocketNetwork):
     """A resolver with its own book of names: the endpoints of each, which may change, or nothing at all."""
 
     def __init__(self, **names: list[int]) -> None:
@@ -118,7 +123,7 @@ class Book(AsyncioNetwork):
         self.names = names
         self.asked = 0
 
-    async def resolve(self, host: str, port: int) -> list[Endpoint]:
+    async def resolve(self, reactor: Reactor, host: str, port: int) -> list[Endpoint]:
         self.asked += 1
         if host not in self.names:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -208,10 +213,10 @@ def test_a_bootstrap_connection_is_retired_once_the_brokers_are_known() -> None:
 
 
 def test_only_bootstrap_servers_get_canonical_names() -> None:
-    class Names(AsyncioNetwork):
+    class Names(SocketNetwork):
         asked = 0
 
-        async def canonical_name(self, endpoint: Endpoint) -> str:
+        async def canonical_name(self, reactor: Reactor, endpoint: Endpoint) -> str:
             self.asked += 1
             return "broker-1.example"
 
@@ -318,18 +323,18 @@ def test_M05_the_reconnect_back_off_grows_up_to_its_maximum_and_a_success_resets
     run(test())
 
 
-class Unanswered(AsyncioNetwork):
+class Unanswered(SocketNetwork):
     """Nothing answers the first *attempts* to connect."""
 
     def __init__(self, attempts: int) -> None:
         super().__init__()
         self.attempts = attempts
 
-    async def open(self, *endpoint: Any, **more: Any) -> asyncio.Transport:
+    async def open(self, reactor: Reactor, *endpoint: Any, **more: Any) -> Channel:
         self.attempts -= 1
         if self.attempts >= 0:
-            await asyncio.get_running_loop().create_future()
-        return await super().open(*endpoint, **more)
+            await Future(reactor)
+        return await super().open(reactor, *endpoint, **more)
 
 
 def test_M05_the_set_up_timeout_grows_with_attempts_that_reach_nothing_and_a_success_resets_it() -> None:
@@ -601,8 +606,9 @@ def test_M05_a_client_follows_a_broker_that_comes_back_on_another_port() -> None
     async def test() -> None:
         async with Peer(directory) as bootstrap, Peer(directory) as before, Peer(directory) as after:
             places.append(before.port)
-            core = ClientCore(AdminConfig.parse(None, {"bootstrap_servers": bootstrap.address, "retry_backoff_ms": 1}))
-            await core.start()
+            portal = await open_portal()
+            core = ClientCore(AdminConfig.parse(None, {"bootstrap_servers": bootstrap.address, "retry_backoff_ms": 1}), portal)
+            await portal.call(core.start)
             try:
                 await until(lambda: core.metadata.cluster.nodes)
                 core.metadata.request_update()
@@ -617,7 +623,7 @@ def test_M05_a_client_follows_a_broker_that_comes_back_on_another_port() -> None
                 core.driver.wake()
                 await until(lambda: after.connections)
             finally:
-                await core.close()
+                await portal.call(core.close)
 
     run(test())
 
@@ -696,7 +702,9 @@ def test_M05_a_peer_that_closes_an_unused_connection_is_reconnected_after_a_back
             await until(lambda: here.connections.failures.by_address or here.connections._connections())
             looked.set()
             await until(lambda: here.connections.failures.by_address)
+            here.connections.next_deadline()  # as at the end of a turn for all
             assert (here.connections.slots(1, Use.CONTROL), here.troubles, peer.connections) == (0, [], 1)  # an idle connection is closed so, too
+            assert here.connections.due == 0, "who polls the manager of the records alone looks for the end of the back-off, too"
             assert 0.5 < (here.deadline or 0) <= 1.2
             here.pass_time(1.2)
             assert await here.slots(1)
@@ -865,7 +873,7 @@ def test_closing_the_pool_closes_connections_in_any_state_and_delivers_every_out
             assert isinstance(pending.result(), Unknown)
             assert "closed" in str(pending.result())
             await until(lambda: connecting.open + busy.open + idle.open == 0)
-            assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("pyclient")]
+            assert not here.connections._connector.tasks
             assert here.connections.least_loaded(Use.CONTROL) is None
             assert here.connections.slots(3, Use.CONTROL) == 0
 

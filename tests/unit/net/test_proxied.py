@@ -227,6 +227,26 @@ def test_a_mute_proxy_costs_no_more_than_the_set_up_timeout(fake: FakeCluster) -
     asyncio.run(steps())
 
 
+def test_a_connection_that_a_proxy_makes_too_late_is_closed(fake: FakeCluster) -> None:
+    released, closed = threading.Event(), threading.Event()
+
+    async def late(proxy: Proxy, reader: Reader, writer: Writer) -> tuple[str, int]:
+        await asyncio.to_thread(released.wait, 20)
+        await socks5(proxy, reader, writer)
+        if not await reader.read():
+            closed.set()
+        raise RefusedError
+
+    async def steps() -> None:
+        with Proxy(late) as proxy:
+            client = Client(fake.bootstrap_servers.split(",")[0], timeout=0.2, tls=False, network=ProxiedNetwork(through("socks5", proxy)))
+            assert "within 0.2 s" in str(await client.failure())
+            released.set()
+            assert await asyncio.to_thread(closed.wait, 20)
+
+    asyncio.run(steps())
+
+
 def test_a_proxy_that_is_not_there_is_named(fake: FakeCluster) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Coroutine, Generator
 from random import Random
 from typing import Any
 
@@ -15,15 +15,20 @@ from pyclient.config import ProducerConfig
 from pyclient.errors import ConfigurationError, KafkaTimeoutError
 from pyclient.plugins import Surroundings
 from pyclient.net import authentication
-from pyclient.runtime.environment import Environment
+from pyclient.runtime.environment import Environment, thread_reactor
 from pyclient.net.sasl_login import WORKER, SaslClient
+from pyclient.reactor.tasks import CancelledError, Task, all_done
+from pyclient.runtime.network import in_a_thread
+from pyclient.runtime.portals import LoopPortal, Portal, ThreadPortal
+from tests.reactors import idle_portal, run_with_portal
+from tests.waiting import eventually
 
-ANNA = {"sasl_plain_username": "anna", "sasl_plain_password": "marker-secret"}
+ANNA: dict[str, Any] = {"sasl_plain_username": "anna", "sasl_plain_password": "marker-secret"}
 
 
-def made(**given: Any) -> SaslClient | None:
+def made(portal: Portal | None = None, **given: Any) -> SaslClient | None:
     options = {"bootstrap_servers": "broker-1:9092", "security_protocol": "SASL_PLAINTEXT", **given}
-    return SaslClient.of(ProducerConfig.parse({}, options), Environment(), Random(1))
+    return SaslClient.of(ProducerConfig.parse({}, options), Environment(), portal or idle_portal(), Random(1))
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
@@ -150,8 +155,8 @@ def test_a_mechanism_gets_its_surroundings_then_the_options_and_is_closed_at_the
 
 
 def test_work_runs_in_its_own_thread_and_its_failure_is_raised() -> None:
-    async def test() -> None:
-        logins = made(sasl_mechanism="PLAIN", **ANNA)
+    async def test(portal: LoopPortal) -> None:
+        logins = made(portal, sasl_mechanism="PLAIN", **ANNA)
         assert logins is not None
         name = await logins.in_worker(lambda: threading.current_thread().name)
         assert name.startswith(WORKER)
@@ -160,12 +165,12 @@ def test_work_runs_in_its_own_thread_and_its_failure_is_raised() -> None:
             await logins.in_worker(lambda: {}["nothing"])  # type: ignore[index] # raises
         logins.close()
 
-    asyncio.run(test())
+    run_with_portal(test)
 
 
 def test_a_caller_cancelled_while_a_worker_is_busy_gets_no_result() -> None:
-    async def test() -> None:
-        logins = made(sasl_mechanism="PLAIN", **ANNA)
+    async def test(portal: LoopPortal) -> None:
+        logins = made(portal, sasl_mechanism="PLAIN", **ANNA)
         assert logins is not None
         begun, go = threading.Event(), threading.Event()
 
@@ -173,15 +178,88 @@ def test_a_caller_cancelled_while_a_worker_is_busy_gets_no_result() -> None:
             begun.set()
             assert go.wait(20)
 
-        waiting = asyncio.get_running_loop().create_task(logins.in_worker(work))
-        await asyncio.get_running_loop().run_in_executor(None, begun.wait, 20)
+        waiting = Task(portal.reactor, logins.in_worker(work))
+        await in_a_thread(portal.reactor, lambda: begun.wait(20))
         waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+        await all_done(portal.reactor, [waiting])
         go.set()
         await logins.in_worker(lambda: None)
         logins.close()
 
-    asyncio.run(test())
+    run_with_portal(test)
+
+
+def run_in_thread(main: Callable[[ThreadPortal, SaslClient], Coroutine[Any, Any, None]]) -> None:
+    """Run *main* as a task of a sync client."""
+    portal = ThreadPortal("test", thread_reactor())
+    portal.start()
+    logins = made(portal, sasl_mechanism="PLAIN", **ANNA)
+    assert logins is not None
+    try:
+        portal.call(lambda: main(portal, logins))
+    finally:
+        portal.stop()
+
+
+def test_awaitables_of_a_sync_clients_logins_share_a_loop_that_is_closed_with_it() -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def note() -> None:
+        loops.append(asyncio.get_running_loop())
+
+    async def test(_: ThreadPortal, logins: SaslClient) -> None:
+        await logins.awaited(note())
+        await logins.awaited(note())
+        logins.close()
+        logins.close()
+
+    run_in_thread(test)
+    assert loops[0] is loops[1]
+    eventually(loops[0].is_closed)
+
+
+def test_of_work_that_waits_for_a_busy_worker_close_begins_none() -> None:
+    begun, go = threading.Event(), threading.Event()
+    calls: list[str] = []
+
+    def work() -> None:
+        begun.set()
+        go.wait(20)
+
+    async def test(portal: ThreadPortal, logins: SaslClient) -> None:
+        busy = Task(portal.reactor, logins.in_worker(work))
+        waiting = Task(portal.reactor, logins.in_worker(lambda: calls.append("waiting")))
+        await in_a_thread(portal.reactor, lambda: begun.wait(20))
+        logins.close()
+        go.set()
+        await all_done(portal.reactor, [busy])
+        waiting.cancel()
+
+    run_in_thread(test)
+    eventually(lambda: not any(thread.name.startswith(WORKER) for thread in threading.enumerate()))
+    assert not calls
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+def test_an_awaitable_that_would_end_a_program_counts_as_cancelled(error: type[BaseException]) -> None:
+    async def raises() -> None:
+        raise error
+
+    async def raises_beside() -> None:
+        await asyncio.get_running_loop().create_task(raises())
+
+    async def returns() -> str:
+        return "usable"
+
+    async def test(_: ThreadPortal, logins: SaslClient) -> None:
+        for each in (raises, raises_beside):
+            with pytest.raises(CancelledError) as caught:
+                await logins.awaited(each())
+            assert isinstance(caught.value.__cause__, error)
+            assert await logins.awaited(returns()) == "usable"
+        logins.close()
+
+    run_in_thread(test)
 
 
 def test_an_abandoned_exchange_is_closed_at_once() -> None:

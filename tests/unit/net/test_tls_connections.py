@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from random import Random
 from typing import Any, Final
 
 import pytest
@@ -26,19 +25,24 @@ from pyclient.core.connection import Event, State
 from pyclient.core.handshake import ClientInfo
 from pyclient.core.manager import Reply, Request, Use
 from pyclient.errors import AuthenticationError, DisconnectError, KafkaError, ResponseTimeoutError, SslAuthenticationError
-from pyclient.net import write_buffer
 from pyclient.net.connect import ConnectAttempt
 from pyclient.net.connection import Connection
-from pyclient.runtime.environment import Environment
-from pyclient.runtime.transport import TLS_SHUTDOWN_S, AsyncioNetwork, Endpoint, SocketOptions, tls_name
-from pyclient.net.write_buffer import WriteBuffer
+from pyclient.reactor.pollers import READABLE
+from pyclient.reactor.reactor import Reactor
+from pyclient.reactor.tasks import Task
+from pyclient.reactor.tls_channel import CHUNK, TlsChannel, tls_name
+from pyclient.runtime.environment import Environment, loop_reactor
+from pyclient.runtime.network import Endpoint, SocketNetwork, SocketOptions
+from pyclient.runtime.portals import LoopPortal
 from pyclient.net.security import Security
 from pyclient.net.tls import TlsContexts
 from pyclient.net.tls_errors import handshake_failed, lost_after_handshake
 from pyclient.testing import CertificateAuthority, FaultProxy
 from pyclient.testing.common.certificates import FIRST_DAY, LAST_DAY
+from tests.reactors import InSteps, idle_portal, run_in_task
 from tests.unit.net import raw_peers
 from tests.unit.net.peers import Conversation, Peer, Question, Script, broker, metadata, silence, versions
+from tests.unit.net.test_connection import Arrived
 
 SET_UP_S: Final = 5.0
 AT_ONCE_S: Final = 2.5
@@ -85,20 +89,23 @@ Runs = Callable[[Coroutine[Any, Any, None]], None]
 class Client:
     """One attempt, and its connections."""
 
-    def __init__(self, address: str, *, timeout: float = SET_UP_S, answer_timeout: float = SET_UP_S, tls: bool = True, network: AsyncioNetwork | None = None,
+    def __init__(self, address: str, *, timeout: float = SET_UP_S, answer_timeout: float = SET_UP_S, tls: bool = True, network: SocketNetwork | None = None,
                  sockets: SocketOptions | None = None, canonical: bool = False, **options: Any) -> None:
+        self.portal = LoopPortal("test", loop_reactor())
+        self.portal.start()
+        reactor = self.portal.reactor
         self.connections: list[Connection] = []
         self.lost: list[KafkaError] = []
         self.changes = asyncio.Event()
         given = {"ssl_truststore_certificates": authority().pem, **options} if "ssl_context" not in options else options
-        contexts = TlsContexts(ProducerConfig.parse({"bootstrap_servers": address, "security_protocol": "SSL", **given}), Environment()) if tls else None
+        contexts = TlsContexts(ProducerConfig.parse({"bootstrap_servers": address, "security_protocol": "SSL", **given}), Environment(), reactor) if tls else None
         self.attempt = ConnectAttempt(
-            parse_addresses(address)[0], network or AsyncioNetwork(), sockets or SocketOptions(), first_address=0, timeout=timeout,
-            answer_timeout=answer_timeout, make_connection=self._make, start=lambda work: asyncio.get_running_loop().create_task(work), discard=self._give_up, security=Security(contexts), unverified=True, canonical=canonical)
+            reactor, parse_addresses(address)[0], network or SocketNetwork(), sockets or SocketOptions(), first_address=0, timeout=timeout,
+            answer_timeout=answer_timeout, make_connection=self._make, start=lambda work: Task(reactor, work), discard=self._give_up, security=Security(contexts), unverified=True, canonical=canonical)
 
     def _make(self, _endpoint: Endpoint) -> Connection:
         self.connections.append(Connection(
-            "the peer", "c", clock=time.monotonic, max_frame=1 << 26, on_change=self.changes.set, on_quiet=self.changes.set,
+            "the peer", "c", reactor=self.portal.reactor, clock=time.monotonic, max_frame=1 << 26, on_change=self.changes.set, on_quiet=self.changes.set,
             on_lost=lambda _connection, cause: self._lose(cause), on_answer=lambda *_: None))
         return self.connections[-1]
 
@@ -114,7 +121,7 @@ class Client:
         """Why it fails, at once; nothing is left."""
         began = time.monotonic()
         with pytest.raises(KafkaError) as caught:
-            await self.attempt.connect()
+            await self.ready()
         assert time.monotonic() - began < AT_ONCE_S
         await self.all_gone()
         return caught.value
@@ -125,11 +132,11 @@ class Client:
                 self.changes.clear()
                 await self.changes.wait()
 
-    async def ready(self) -> Connection:
-        return await self.attempt.connect()
+    async def ready(self) -> InSteps:
+        return InSteps(self.portal, await self.portal.call(self.attempt.connect))
 
 
-def ask(connection: Connection) -> asyncio.Future[Any]:
+def ask(connection: InSteps) -> asyncio.Future[Any]:
     """A Metadata request; its answer."""
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     fields = {"topics": [], "allow_auto_topic_creation": False, "include_cluster_authorized_operations": False,
@@ -171,8 +178,8 @@ def test_the_users_own_context_is_used(run: Runs) -> None:
 
 
 def test_the_host_name_is_checked_not_the_address_it_resolves_to(run: Runs) -> None:
-    class Names(AsyncioNetwork):
-        async def resolve(self, host: str, port: int) -> list[Endpoint]:
+    class Names(SocketNetwork):
+        async def resolve(self, reactor: Reactor, host: str, port: int) -> list[Endpoint]:
             return [Endpoint(socket.AF_INET, ("127.0.0.1", port))]
 
     async def steps() -> None:
@@ -187,11 +194,11 @@ def test_the_host_name_is_checked_not_the_address_it_resolves_to(run: Runs) -> N
 
 
 def test_a_bootstrap_server_may_be_known_by_the_canonical_name_of_its_address(run: Runs) -> None:
-    class Names(AsyncioNetwork):
-        async def resolve(self, host: str, port: int) -> list[Endpoint]:
+    class Names(SocketNetwork):
+        async def resolve(self, reactor: Reactor, host: str, port: int) -> list[Endpoint]:
             return [Endpoint(socket.AF_INET, ("127.0.0.1", port))]
 
-        async def canonical_name(self, endpoint: Endpoint) -> str:
+        async def canonical_name(self, reactor: Reactor, endpoint: Endpoint) -> str:
             return "broker-1.example"
 
     async def steps() -> None:
@@ -204,23 +211,23 @@ def test_a_bootstrap_server_may_be_known_by_the_canonical_name_of_its_address(ru
     run(steps())
 
 
-def test_the_canonical_name_is_that_of_the_systems_resolver(run: Runs) -> None:
-    async def steps() -> None:
+def test_the_canonical_name_is_that_of_the_systems_resolver() -> None:
+    async def steps(reactor: Reactor) -> None:
         here = ("127.0.0.1", 9092)
-        assert await AsyncioNetwork().canonical_name(Endpoint(socket.AF_INET, here)) == socket.getnameinfo(here, 0)[0]
+        assert await SocketNetwork().canonical_name(reactor, Endpoint(socket.AF_INET, here)) == socket.getnameinfo(here, 0)[0]
 
-    run(steps())
+    run_in_task(steps)
 
 
-def test_the_canonical_name_of_an_address_that_cannot_be_looked_up_is_the_address(run: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_canonical_name_of_an_address_that_cannot_be_looked_up_is_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> tuple[str, str]:
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
-    async def steps() -> None:
+    async def steps(reactor: Reactor) -> None:
         monkeypatch.setattr(socket, "getnameinfo", fails)
-        assert await AsyncioNetwork().canonical_name(Endpoint(socket.AF_INET6, ("fe80::1%eth0", 9092, 0, 2))) == "fe80::1"
+        assert await SocketNetwork().canonical_name(reactor, Endpoint(socket.AF_INET6, ("fe80::1%eth0", 9092, 0, 2))) == "fe80::1"
 
-    run(steps())
+    run_in_task(steps)
 
 
 def test_names_are_written_as_certificates_have_them() -> None:
@@ -387,8 +394,8 @@ def test_M05_an_unanswered_handshake_lasts_no_longer_than_a_request(run: Runs, s
 
 
 def test_a_problem_of_trust_at_one_address_is_not_hidden_by_an_unreachable_one(run: Runs) -> None:
-    class Names(AsyncioNetwork):
-        async def resolve(self, host: str, port: int) -> list[Endpoint]:
+    class Names(SocketNetwork):
+        async def resolve(self, reactor: Reactor, host: str, port: int) -> list[Endpoint]:
             return [Endpoint(socket.AF_INET, ("127.0.0.1", port)), Endpoint(socket.AF_INET, ("127.0.0.1", 1))]
 
     async def steps() -> None:
@@ -473,7 +480,7 @@ def unanswered(size: int) -> Request:
                    encode=lambda version, correlation_id, client_id: [correlation_id.to_bytes(4, "big") * (size // 4)], done=lambda now, outcome: None)
 
 
-class Deaf:
+class Stalled:
     """A broker in a thread: reads so many requests on command, and then nothing more, not even that the client ends."""
 
     def __init__(self, requests: int) -> None:
@@ -494,73 +501,83 @@ class Deaf:
 
 @pytest.mark.parametrize(("size", "count"), [(64, 5), (10_000, 40), (300_000, 3)])
 def test_pending_bytes_are_written_before_closing_and_the_peer_is_not_waited_for(run: Runs, size: int, count: int) -> None:
-    deaf = Deaf(count)
+    stalled = Stalled(count)
 
     async def steps() -> None:
-        client = Client(deaf.peer.address, sockets=SocketOptions(send_buffer=4096))
+        client = Client(stalled.peer.address, sockets=SocketOptions(send_buffer=4096))
         connection = await client.ready()
         for _ in range(count):
             connection.send(unanswered(size))
-        assert connection.may_lose
         connection.retire()
-        deaf.go_on.set()
+        stalled.go_on.set()
         async with asyncio.timeout(15):
-            while len(deaf.sizes) < count:  # noqa: ASYNC110 the peer is a thread
+            while len(stalled.sizes) < count:  # noqa: ASYNC110 the peer is a thread
                 await asyncio.sleep(0)
-        began = time.monotonic()
         await client.all_gone()
-        assert time.monotonic() - began < TLS_SHUTDOWN_S / 2, "it waited for the peer's last word"
-        deaf.leave.set()
+        assert not stalled.leave.is_set()
+        stalled.leave.set()
 
-    with deaf.peer:
+    with stalled.peer:
         run(steps())
-    assert deaf.sizes == [size] * count
+    assert stalled.sizes == [size] * count
 
 
 def test_an_idle_connection_closes_at_once_without_the_peers_close_notify(run: Runs) -> None:
-    deaf = Deaf(0)
+    stalled = Stalled(0)
 
     async def steps() -> None:
-        client = Client(deaf.peer.address)
+        client = Client(stalled.peer.address)
         connection = await client.ready()
-        assert not connection.may_lose
-        began = time.monotonic()
+        assert not connection.unwritten
         connection.retire()
         await client.all_gone()
-        assert time.monotonic() - began < TLS_SHUTDOWN_S / 2
-        deaf.leave.set()
+        stalled.leave.set()
 
-    with deaf.peer:
-        deaf.go_on.set()
+    with stalled.peer:
+        stalled.go_on.set()
         run(steps())
 
 
-def test_a_transport_that_is_closing_is_not_closed_twice(run: Runs) -> None:
+def test_a_connection_that_is_closing_is_not_closed_twice(run: Runs) -> None:
     async def steps() -> None:
         async with Peer(broker, tls=served()) as peer:
             client = Client(peer.address)
-            connection = await client.ready()
-            assert connection._transport is not None
-            connection._transport.close()  # as asyncio does when the peer's last word has come, some turns before connection_lost
-            connection.retire()
+            await client.ready()
+            connection, = client.connections
+
+            def close_and_retire() -> None:
+                connection.close(DisconnectError("first"))
+                connection.retire()
+
+            client.portal.run(close_and_retire)
             assert not connection.unwritten
             await client.all_gone()
+            assert [str(each) for each in client.lost] == ["first"]
 
     run(steps())
 
 
+class Refused(Arrived):
+    """A channel on which the broker's alert comes behind the handshake."""
+
+    def attach(self, on_events: Callable[[int], object]) -> None:
+        on_events(READABLE)
+
+    def read_into(self, buffer: bytearray, start: int) -> int:
+        raise refusal("TLSV13_ALERT_CERTIFICATE_REQUIRED")
+
+
 def test_a_refusal_before_the_first_request_is_what_that_request_raises() -> None:
-    async def steps() -> None:
-        client = Client("localhost:1")
-        connection = client._make(Endpoint(socket.AF_INET, ("127.0.0.1", 1)))
+    async def steps(reactor: Reactor) -> None:
+        connection = Connection(
+            "the peer", "c", reactor=idle_portal().reactor, clock=time.monotonic, max_frame=1 << 26, on_change=lambda: None, on_quiet=lambda: None,
+            on_lost=lambda *_: None, on_answer=lambda *_: None)
         connection.advance(Event.OPENED_FOR_TLS)
-        connection.connection_made(Transport())
-        assert connection.state is State.VERSIONS
-        connection.connection_lost(refusal("TLSV13_ALERT_CERTIFICATE_REQUIRED"))
+        connection.attach(Refused([]))
         with pytest.raises(SslAuthenticationError, match="requires a client certificate"):
             await connection.introduce(ClientInfo("c", "1"), 4, 1.0)
 
-    asyncio.run(steps())
+    run_in_task(steps)
 
 
 def test_an_orderly_close_by_the_peer_closes_the_connection(run: Runs) -> None:
@@ -581,59 +598,6 @@ def test_an_orderly_close_by_the_peer_closes_the_connection(run: Runs) -> None:
 # ---- bytes ----------------------------------------------------------------------------------------------------------
 
 
-class Transport(asyncio.Transport):
-    """Encrypts at once, and keeps that while the kernel does not take it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.taken = bytearray()
-        self.pending = 0
-        self.takes = True
-        self.most = 0
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        assert (high, low) == (1, 0)
-
-    def write(self, data: Any) -> None:
-        self.taken += data
-        self.pending = 0 if self.takes else len(data) + 22 * (1 + len(data) // 16_384)
-        self.most = max(self.most, self.pending)
-
-    def get_write_buffer_size(self) -> int:
-        return self.pending
-
-    def is_closing(self) -> bool:
-        return False
-
-
-@given(sizes=st.lists(st.integers(1, 400_000), min_size=1, max_size=12), seed=st.integers(0, 1 << 30))
-@settings(max_examples=40)
-def test_P07_pieces_are_written_in_chunks_in_order_and_counted_until_encrypted(sizes: list[int], seed: int) -> None:
-    random = Random(seed)
-    pieces = [bytearray(random.randbytes(size)) for size in sizes]
-    whole = b"".join(pieces)
-    transport = Transport()
-    box = WriteBuffer(transport)
-    box.attach_tls()
-    transport.takes = False
-    box.write(pieces)
-    while box.pending:
-        assert box.unwritten == len(whole) - len(transport.taken)  # no more, for the overhead of TLS is not ours: M08 would see an early answer
-        given_now = len(transport.taken)
-        for each, end in zip(pieces, [sum(sizes[:at + 1]) for at in range(len(sizes))], strict=True):
-            if end <= given_now:
-                each[:] = bytes(len(each))  # what was encrypted may be used again
-        transport.pending, transport.takes = 0, random.random() < 0.3
-        box.flush()
-    transport.pending = 1
-    assert box.pending  # what TLS has not handed on, closing might lose
-    transport.pending = 0
-    assert not box.pending
-    assert transport.taken == whole
-    assert transport.most <= write_buffer.TLS_CHUNK * 1.01
-    assert box.unwritten == 0
-
-
 def test_pending_requests_wait_unencrypted_and_the_connection_takes_no_more() -> None:
     async def steps() -> None:
         read = asyncio.Event()
@@ -650,10 +614,9 @@ def test_pending_requests_wait_unencrypted_and_the_connection_takes_no_more() ->
             for _ in range(10):
                 connection.send(unanswered(2_000_000))
             assert not connection.ready
-            assert connection._write_buffer is not None
-            assert connection._write_buffer.unwritten > 10_000_000
-            assert connection._transport is not None
-            assert connection._transport.get_write_buffer_size() < 2 * write_buffer.TLS_CHUNK
+            assert sum(map(len, connection._pieces)) > 10_000_000
+            assert isinstance(connection._channel, TlsChannel)
+            assert sum(map(len, connection._channel._encrypted)) < 2 * CHUNK
             connection.close(DisconnectError("the test is over"))
             await client.all_gone()
 

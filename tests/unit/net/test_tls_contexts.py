@@ -1,7 +1,6 @@
 """TLS contexts from options: they connect, errors name option and path but no key, and changed files are read again."""
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import logging
@@ -24,6 +23,10 @@ from pyclient.net.keystores import as_file
 from pyclient.net.security import Security
 from pyclient.net.tls import TlsContexts, make_context, tls_contexts
 from pyclient.testing import Certificate, CertificateAuthority
+from pyclient.reactor.reactor import Reactor
+from pyclient.reactor.tasks import Task, all_done
+from pyclient.runtime.network import in_a_thread
+from tests.reactors import idle_portal, run_in_task
 
 SECRET: Final = "marker-secret"
 
@@ -391,15 +394,15 @@ def test_wrong_options_are_raised_when_the_client_is_created() -> None:
 
 
 def test_tls_options_without_tls_are_reported_as_unused(caplog: pytest.LogCaptureFixture) -> None:
-    assert tls_contexts(config(security_protocol="PLAINTEXT", ssl_truststore_location="/a"), Environment()) is None
+    assert tls_contexts(config(security_protocol="PLAINTEXT", ssl_truststore_location="/a"), Environment(), idle_portal().reactor) is None
     assert "which does not encrypt; these options are ignored: ssl_truststore_location" in caplog.text
     caplog.clear()
-    assert tls_contexts(config(security_protocol="PLAINTEXT"), Environment()) is None
+    assert tls_contexts(config(security_protocol="PLAINTEXT"), Environment(), idle_portal().reactor) is None
     assert not caplog.records
 
 
 def test_a_brokers_certificate_may_change_though_the_clients_options_do_not() -> None:
-    protection = Security(tls_contexts(config(ssl_truststore_certificates=authority().pem), Environment()))
+    protection = Security(tls_contexts(config(ssl_truststore_certificates=authority().pem), Environment(), idle_portal().reactor))
     for cause, may_change in ((ssl.SSLCertVerificationError("expired"), True), (ssl.SSLError("alert"), False), (None, False)):
         refusal = SslAuthenticationError("no")
         refusal.__cause__ = cause
@@ -410,14 +413,14 @@ def test_whether_credentials_can_change_is_known(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text(authority().pem)
 
     def may_change(**options: Any) -> bool:
-        return TlsContexts(config(**options), Environment()).may_change
+        return TlsContexts(config(**options), Environment(), idle_portal().reactor).may_change
 
     assert may_change(ssl_context=ssl.create_default_context())
     assert may_change(ssl_truststore_location=str(tmp_path / "ca.pem"))
     assert not may_change(ssl_truststore_certificates=authority().pem)
     assert not may_change()
-    assert TlsContexts(config(ssl_context=ssl.create_default_context()), Environment()).has_identity is None
-    assert TlsContexts(config(), Environment()).has_identity is False
+    assert TlsContexts(config(ssl_context=ssl.create_default_context()), Environment(), idle_portal().reactor).has_identity is None
+    assert TlsContexts(config(), Environment(), idle_portal().reactor).has_identity is False
 
 
 # ---- files that change ----------------------------------------------------------------------------------------------
@@ -443,17 +446,13 @@ class Mounted:
         swap.replace(self._folder / "..data")
 
 
-def in_loop(steps: Callable[[], Any]) -> None:
-    asyncio.run(steps())
-
-
 def test_a_swapped_link_is_seen_by_the_next_connection(tmp_path: Path) -> None:
     other = CertificateAuthority()
     mounted = Mounted(tmp_path)
     mounted.put(authority().pem)
 
-    async def steps() -> None:
-        contexts = TlsContexts(config(ssl_truststore_location=str(mounted.path)), Environment())
+    async def steps(reactor: Reactor) -> None:
+        contexts = TlsContexts(config(ssl_truststore_location=str(mounted.path)), Environment(), reactor)
         first = await contexts.current()
         assert await contexts.current() is first
         mounted.put(other.pem)
@@ -463,7 +462,7 @@ def test_a_swapped_link_is_seen_by_the_next_connection(tmp_path: Path) -> None:
         assert await contexts.current() is second
         contexts.close()
 
-    in_loop(steps)
+    run_in_task(steps)
 
 
 def test_a_half_written_file_keeps_the_old_context_and_warns_once_until_it_is_complete(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -471,8 +470,8 @@ def test_a_half_written_file_keeps_the_old_context_and_warns_once_until_it_is_co
     path.write_text(client().chain + client().key)
     renewed = authority().issue(common_name="renewed")
 
-    async def steps() -> None:
-        contexts = TlsContexts(config(ssl_truststore_certificates=authority().pem, ssl_keystore_location=str(path)), Environment())
+    async def steps(reactor: Reactor) -> None:
+        contexts = TlsContexts(config(ssl_truststore_certificates=authority().pem, ssl_keystore_location=str(path)), Environment(), reactor)
         first = await contexts.current()
         path.write_text(renewed.chain)
         for _ in range(3):
@@ -490,7 +489,7 @@ def test_a_half_written_file_keeps_the_old_context_and_warns_once_until_it_is_co
         assert subject(theirs) == "renewed"
         contexts.close()
 
-    in_loop(steps)
+    run_in_task(steps)
 
 
 def test_a_failed_read_is_repeated_even_if_the_file_looks_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -498,8 +497,8 @@ def test_a_failed_read_is_repeated_even_if_the_file_looks_unchanged(tmp_path: Pa
     path = tmp_path / "ca.pem"
     path.write_text(authority().pem)
 
-    async def steps() -> None:
-        contexts = TlsContexts(config(ssl_truststore_location=str(path)), Environment())
+    async def steps(reactor: Reactor) -> None:
+        contexts = TlsContexts(config(ssl_truststore_location=str(path)), Environment(), reactor)
         first = await contexts.current()
         path.write_text(authority().pem + "\n")
         with monkeypatch.context() as patch:
@@ -508,7 +507,7 @@ def test_a_failed_read_is_repeated_even_if_the_file_looks_unchanged(tmp_path: Pa
         assert await contexts.current() is not first
         contexts.close()
 
-    in_loop(steps)
+    run_in_task(steps)
 
 
 def test_a_changed_file_is_read_once_in_a_worker_for_all_waiting_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -524,29 +523,29 @@ def test_a_changed_file_is_read_once_in_a_worker_for_all_waiting_attempts(tmp_pa
         assert go_on.wait(10)
         return make_context(given)
 
-    async def steps() -> None:
-        contexts = TlsContexts(config(ssl_truststore_location=str(path)), Environment())
+    async def steps(reactor: Reactor) -> None:
+        contexts = TlsContexts(config(ssl_truststore_location=str(path)), Environment(), reactor)
         first = await contexts.current()
         monkeypatch.setattr("pyclient.net.tls.make_context", slow)
         path.write_text(authority().pem + "\n")
-        waiting = [asyncio.create_task(contexts.current()) for _ in range(3)]
-        await asyncio.to_thread(began.wait, 10)  # the loop runs meanwhile
+        waiting = [Task(reactor, contexts.current()) for _ in range(3)]
+        await in_a_thread(reactor, lambda: began.wait(10))
         waiting[0].cancel()
         go_on.set()
-        found = await asyncio.gather(*waiting, return_exceptions=True)
-        assert isinstance(found[0], asyncio.CancelledError)
-        assert found[1] is found[2] is not first
+        await all_done(reactor, waiting)
+        assert waiting[0].cancelled()
+        assert waiting[1].result() is waiting[2].result() is not first
         assert len(threads) == 1
         assert threads[0] is not threading.current_thread()
         contexts.close()
 
-    in_loop(steps)
+    run_in_task(steps)
 
 
 def test_no_repr_shows_a_key(stored: Stored) -> None:
     source = keystores.Source("ssl_keystore_key")
     identity = keystores.Identity(client().chain.encode(), client().key.encode(), SECRET, source, source)
-    shown = repr(identity) + repr(TlsContexts(config(ssl_keystore_certificate_chain=client().chain, ssl_keystore_key=client().key), Environment()))
+    shown = repr(identity) + repr(TlsContexts(config(ssl_keystore_certificate_chain=client().chain, ssl_keystore_key=client().key), Environment(), idle_portal().reactor))
     assert "PRIVATE" not in shown
     assert SECRET not in shown
 
@@ -577,8 +576,8 @@ def test_a_truncated_file_leaves_the_client_its_context(tmp_path: Path, caplog: 
     store = tmp_path / "ca.pem"
     store.write_text(authority().pem + other().pem)
 
-    async def test() -> None:
-        contexts = tls_contexts(config(ssl_truststore_location=str(store)), Environment())
+    async def test(reactor: Reactor) -> None:
+        contexts = tls_contexts(config(ssl_truststore_location=str(store)), Environment(), reactor)
         assert contexts is not None
         first = await contexts.current()
         store.write_text(authority().pem + other().pem[:200])
@@ -587,7 +586,7 @@ def test_a_truncated_file_leaves_the_client_its_context(tmp_path: Path, caplog: 
         assert await contexts.current() is not first
         contexts.close()
 
-    asyncio.run(test())
+    run_in_task(test)
     assert "still being written" in caplog.text
 
 

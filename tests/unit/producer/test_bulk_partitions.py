@@ -21,6 +21,7 @@ from pyclient.producer.callbacks import LoopObserver
 from pyclient.producer.core import ProducerCore
 from pyclient.runtime.steps import run_steps
 from tests.unit.buffers.accumulators import fast_append
+from tests.reactors import idle_portal
 
 REFUSED = -1
 OURS = sorted(point.name for point in entry_points(group=KINDS["partitioner"].group) if point.value.startswith("pyclient.partitioners:"))
@@ -31,7 +32,7 @@ records = st.lists(st.tuples(st.none() | st.binary(max_size=20), st.integers(0, 
 def core_of(partitioner: object, partitions: int, **options: Any) -> ProducerCore:
     """A producer without a network, with the same random seed as the others here."""
     core = ProducerCore(ProducerConfig.parse(None, {
-        "bootstrap_servers": "host:1", "batch_size": 1_000, "partitioner": partitioner, **options}), LoopObserver())
+        "bootstrap_servers": "host:1", "batch_size": 1_000, "partitioner": partitioner, **options}), idle_portal(), LoopObserver())
     core.random.seed(7)
     core.accumulator.set_topic("orders", partitions, range(partitions))
     return core

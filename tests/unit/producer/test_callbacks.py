@@ -16,6 +16,7 @@ from pyclient.buffers.delivery import BatchResult, Delivery
 from pyclient.producer.callbacks import LoopObserver, ThreadObserver
 from tests.unit.buffers.accumulators import Clock, accumulator
 from tests.waiting import eventually
+from tests.reactors import idle_portal
 
 RAISED = "a delivery callback raised; the delivery itself is unaffected"
 
@@ -40,7 +41,7 @@ def raising(error: BaseException) -> Callable[[object], None]:
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), ValueError("x")], ids=repr)
 def test_P23_after_a_callback_that_raises_the_next_ones_run_on_the_same_thread(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
-    observer = ThreadObserver("callbacks")
+    observer = ThreadObserver("callbacks", idle_portal().reactor)
     delivery, result = batch(observer)
     threads: list[str] = []
     delivery.add_done_callback(raising(error))
@@ -52,7 +53,7 @@ def test_P23_after_a_callback_that_raises_the_next_ones_run_on_the_same_thread(e
 
 
 def test_a_callback_added_while_the_thread_ends_still_runs() -> None:
-    observer = ThreadObserver("callbacks")
+    observer = ThreadObserver("callbacks", idle_portal().reactor)
     delivery, result = batch(observer)
     running, go_on, ran = threading.Event(), threading.Event(), threading.Event()
     delivery.add_done_callback(lambda _: running.set())
@@ -69,7 +70,7 @@ def test_a_callback_added_while_the_thread_ends_still_runs() -> None:
 
 
 def test_after_close_a_callback_runs_at_once_in_the_thread_that_adds_it() -> None:
-    observer = ThreadObserver("callbacks")
+    observer = ThreadObserver("callbacks", idle_portal().reactor)
     delivery, result = batch(observer)
     result.complete(0)
     observer.close(None)
@@ -86,6 +87,7 @@ def test_P23_an_async_callback_that_raises_a_BaseException_does_not_stop_the_oth
         delivery.add_done_callback(raising(asyncio.CancelledError()))
         delivery.add_done_callback(seen.append)
         assert result.complete(0)
+        await asyncio.sleep(0)
         assert seen == [delivery]
 
     asyncio.run(test())
@@ -139,7 +141,7 @@ def functions() -> int:
 
 
 def test_close_warns_about_a_callback_that_still_runs_and_lets_it_finish(caplog: pytest.LogCaptureFixture) -> None:
-    observer = ThreadObserver("callbacks")
+    observer = ThreadObserver("callbacks", idle_portal().reactor)
     delivery, result = batch(observer)
     go_on, ran = threading.Event(), threading.Event()
     delivery.add_done_callback(lambda _: go_on.wait(20))

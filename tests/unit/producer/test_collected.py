@@ -12,30 +12,33 @@ from pyclient.errors import KafkaError
 from pyclient.producer.callbacks import ThreadObserver
 from pyclient.producer.shutdown import EXIT_FLUSH, ProducerShutdown
 from pyclient.testing import Fail, World
+from pyclient.runtime.portals import LoopPortal
+from tests.reactors import idle_portal
 
 DELIVERY_TIMEOUT_S = 30.0
 NOT_ENOUGH_REPLICAS = 19
 
 
 class LoopOfTheWorld:
-    """What a collected producer does last runs here, in place of its thread's loop."""
+    """What a collected producer does last runs here, in place of its thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, portal: LoopPortal) -> None:
+        self._portal = portal
         self.last: asyncio.Task[Any] | None = None
 
     def stop_after(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        self.last = asyncio.ensure_future(last())
+        self.last = asyncio.ensure_future(self._portal.call(last))
 
 
 async def collected(world: World, *, refused_s: float) -> tuple[AsyncProducer, Delivery, float]:
     """A producer is collected with one record that its leader refuses for so long; gives the seconds until it ended."""
     producer = world.producer("p", linger_ms=0, delivery_timeout_ms=round(1000 * DELIVERY_TIMEOUT_S), request_timeout_ms=5000)
-    portal = LoopOfTheWorld()
+    portal = LoopOfTheWorld(producer._portal)
     await producer.__aenter__()
     rule = world.cluster.intercept(Fail(NOT_ENOUGH_REPLICAS), "Produce")
     delivery, began = await producer.send("t", b"x"), world.loop.time()
     world.loop.call_later(refused_s, rule.remove)
-    ProducerShutdown(producer._core, portal, ThreadObserver("callbacks")).forget()  # type: ignore[arg-type]
+    ProducerShutdown(producer._core, portal, ThreadObserver("callbacks", idle_portal().reactor)).forget()  # type: ignore[arg-type]
     assert portal.last is not None
     await asyncio.wait([portal.last])
     if portal.last.exception() is not None:

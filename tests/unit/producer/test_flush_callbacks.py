@@ -12,6 +12,7 @@ from pyclient import AsyncProducer, Producer
 from pyclient.errors import IllegalStateError, KafkaTimeoutError
 from pyclient.producer.callbacks import ThreadObserver
 from pyclient.testing import FakeCluster
+from tests.reactors import idle_portal
 
 LIMIT_S = 30
 TOO_SHORT_S = 0.1
@@ -129,6 +130,6 @@ def test_async_flush_returns_when_callbacks_and_interceptors_have_returned(fake_
 
 
 def test_without_callbacks_no_thread_starts_for_flush() -> None:
-    observer = ThreadObserver("callbacks")
+    observer = ThreadObserver("callbacks", idle_portal().reactor)
     assert observer.wait_for_callbacks(0)
     assert "callbacks" not in {each.name for each in threading.enumerate()}

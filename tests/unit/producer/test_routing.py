@@ -12,6 +12,7 @@ from pyclient.producer.core import ProducerCore
 from pyclient.producer.routing import Router
 from tests.unit.core.world import answer, topic, view
 from pyclient.codec.apis import Api
+from tests.reactors import idle_portal
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 
@@ -47,7 +48,7 @@ def test_a_number_out_of_range_is_refused_also_a_minus_one_that_is_not_STICKY(nu
 
 def test_partitions_of_a_deleted_topic_hold_at_most_half_of_the_memory() -> None:
     """Otherwise their batches could fill the buffer until they expire."""
-    core = ProducerCore(ProducerConfig.parse(None, {"bootstrap_servers": "host:1", "buffer_memory": 8192, "batch_size": 1024}), LoopObserver())
+    core = ProducerCore(ProducerConfig.parse(None, {"bootstrap_servers": "host:1", "buffer_memory": 8192, "batch_size": 1024}), idle_portal(), LoopObserver())
 
     def update_metadata(error: int) -> None:
         metadata = topic("t", error=error) if error else topic("t", 1)

@@ -11,7 +11,7 @@ from pyclient.core.transactions.manager import Transactions
 from pyclient.core.transactions.progress import Pending
 from pyclient.core.transactions.states import TransactionState
 from pyclient.errors import ClientClosedError, DeliveryError, KafkaError
-from pyclient.runtime.loop_call import LoopCall
+from pyclient.runtime.portals import Call
 from pyclient.testing import FakeCluster
 from tests.waiting import eventually
 
@@ -85,14 +85,14 @@ def test_T03_a_close_waits_for_the_commit_of_another_thread(fake_cluster: FakeCl
 def test_a_commit_that_a_close_has_awaited_is_known_to_its_caller_however_late_that_asks(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     producer = opened(fake_cluster, 60_000)
     closed = threading.Event()
-    result = LoopCall.result
+    result = Call.result
 
-    def result_late(call: LoopCall[object]) -> object:
+    def result_late(call: Call[object]) -> object:
         if threading.current_thread().name == "commits":
             assert closed.wait(LIMIT_S)
         return result(call)
 
-    monkeypatch.setattr(LoopCall, "result", result_late)
+    monkeypatch.setattr(Call, "result", result_late)
     fake_cluster.pause(1)
     committing = Caller(producer.commit_transaction, "commits")
     eventually(lambda: is_committing(producer))

@@ -15,8 +15,10 @@ from typing import Any
 import attrs
 import pytest
 
-from pyclient.runtime.loop_thread import Portal
+from pyclient.runtime.environment import thread_reactor
+from pyclient.runtime.portals import ThreadPortal
 from pyclient.runtime.steps import OnLoop, Step, Steps, WaitFor, await_steps, run_steps
+from tests.reactors import open_portal
 
 Drive = Callable[[Steps[Any, Any], Callable[[Any], Any]], Any]
 
@@ -173,23 +175,38 @@ def interrupted(drive: Drive, driver: CodeType, instruction: int, log: list[str]
 
 
 @pytest.fixture
-def portal() -> Iterator[Portal]:
-    """A loop in its own thread."""
-    portal = Portal("pyclient-test")
+def portal() -> Iterator[ThreadPortal]:
+    """A reactor with its own thread."""
+    portal = ThreadPortal("pyclient-test", thread_reactor())
+    portal.start()
     yield portal
     portal.stop()
 
 
-async def running_loop() -> object:
-    """The loop that the step is performed on."""
-    return asyncio.get_running_loop()
+def steps_that_report(leads: Callable[[], bool]) -> list[Step]:
+    """Both kinds of step; each reports whether it is performed in a step of the reactor."""
+    async def leads_too() -> bool:
+        return leads()
+
+    return [OnLoop(leads), WaitFor(leads_too)]
 
 
-@pytest.mark.parametrize("step", [OnLoop(asyncio.get_running_loop), WaitFor(running_loop)])
-def test_both_kinds_of_client_perform_a_step_on_their_own_loop(portal: Portal, step: Step) -> None:
-    assert step.run(portal) is portal.loop
+def test_a_sync_client_performs_each_step_in_its_reactor(portal: ThreadPortal) -> None:
+    for step in steps_that_report(lambda: portal.reactor.leads):
+        assert step.run(portal) is True
 
-    async def main() -> bool:
-        return await step.run_async() is asyncio.get_running_loop()
 
-    assert asyncio.run(main())
+def test_an_async_client_performs_each_step_in_its_reactor() -> None:
+    async def main() -> list[bool]:
+        portal = await open_portal()
+        return [await step.run_async(portal) for step in steps_that_report(lambda: portal.reactor.leads)]
+
+    assert asyncio.run(main()) == [True, True]
+
+
+def test_an_async_client_performs_OnLoop_within_a_step_too() -> None:
+    async def main() -> object:
+        portal = await open_portal()
+        return await portal.call(lambda: OnLoop(lambda: portal.reactor.leads).run_async(portal))
+
+    assert asyncio.run(main()) is True

@@ -12,7 +12,10 @@ import pytest
 from pyclient.codec.apis import Api
 from pyclient.core.connection import State
 from pyclient.errors import DisconnectError, TokenUnavailableError
-from pyclient.runtime.transport import Endpoint, SocketOptions, Tls
+from pyclient.reactor.tls_channel import Tls
+from pyclient.runtime.environment import loop_reactor, using
+from pyclient.runtime.network import Endpoint, SocketOptions
+from pyclient.runtime.portals import LoopPortal
 from pyclient.testing.fake.model.sasl import Phase, Session
 from pyclient.testing.simulation.facts import Facts
 from pyclient.testing.simulation.faults import _go_on
@@ -99,9 +102,12 @@ def test_a_probe_of_what_a_listener_speaks_is_no_connection_of_the_client() -> N
 
     async def probe() -> None:
         run._watch()
+        with using(run.world.environment("producer-0")):
+            portal = LoopPortal("producer", loop_reactor())
+        portal.start()
         async with asyncio.timeout(5):
-            await run.world.network.of("producer-0").open(
-                Endpoint(socket.AF_INET, ("10.0.0.1", PORT)), asyncio.Protocol, SocketOptions(), Tls(context, "broker-1", 1.0, lambda: None))
+            await portal.call(lambda: run.world.network.of("producer-0").open(
+                portal.reactor, Endpoint(socket.AF_INET, ("10.0.0.1", PORT)), SocketOptions(), Tls(context, "broker-1", 1.0, lambda: None)))
 
     with pytest.raises(OSError, match="reset"):  # the listener has no TLS
         run.world.run(probe())

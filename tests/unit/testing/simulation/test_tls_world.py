@@ -17,9 +17,12 @@ from pyclient.core.connection import State
 from pyclient.errors import DisconnectError, KafkaError, ResponseTimeoutError, SslAuthenticationError
 from pyclient.net.connect import ConnectAttempt
 from pyclient.net.connection import Connection
-from pyclient.runtime.transport import SocketOptions
 from pyclient.net.security import Security
 from pyclient.net.tls import TlsContexts
+from pyclient.reactor.tasks import Task
+from pyclient.runtime.environment import loop_reactor, using
+from pyclient.runtime.network import SocketOptions
+from pyclient.runtime.portals import LoopPortal
 from pyclient.testing import CertificateAuthority, World
 from pyclient.testing.simulation.network import SimulatedTransport
 
@@ -108,20 +111,28 @@ class One:
         self.connections: list[Connection] = []
         self.lost: list[KafkaError] = []
         environment = world.environment("client")
-        self.contexts = TlsContexts(ProducerConfig.parse({"bootstrap_servers": "broker-1:9092", **options(**more)}), environment)
+        with using(environment):
+            self.portal = LoopPortal("client", loop_reactor())
+        reactor = self.portal.reactor
+        contexts = TlsContexts(ProducerConfig.parse({"bootstrap_servers": "broker-1:9092", **options(**more)}), environment, reactor)
         self.attempt = ConnectAttempt(
-            Address("broker-1", port), world.network.of("client"), SocketOptions(), first_address=0, timeout=SET_UP_S, make_connection=self._link,
-            start=world.loop.create_task, discard=lambda link: link.close(DisconnectError("given up")), security=Security(self.contexts))
+            reactor, Address("broker-1", port), world.network.of("client"), SocketOptions(), first_address=0, timeout=SET_UP_S, make_connection=self._link,
+            start=lambda work: Task(reactor, work), discard=lambda link: link.close(DisconnectError("given up")), security=Security(contexts))
 
     def _link(self, _endpoint: object) -> Connection:
-        self.connections.append(Connection("broker-1", "c", clock=self.world.loop.time, max_frame=1 << 20, on_change=_nothing, on_quiet=_nothing,
-                                     on_lost=lambda _link, cause: self.lost.append(cause), on_answer=lambda *_: None))
+        self.connections.append(Connection(
+            "broker-1", "c", reactor=self.portal.reactor, clock=self.world.loop.time, max_frame=1 << 20, on_change=_nothing, on_quiet=_nothing,
+            on_lost=lambda _link, cause: self.lost.append(cause), on_answer=lambda *_: None))
         return self.connections[-1]
+
+    async def _connect(self) -> Connection:
+        self.portal.start()
+        return await self.portal.call(self.attempt.connect)
 
     def run(self) -> KafkaError | None:
         """Why it failed, or None."""
         try:
-            link = self.world.run(self.attempt.connect())
+            link = self.world.run(self._connect())
         except KafkaError as error:
             failure: KafkaError | None = error
         else:

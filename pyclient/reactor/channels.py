@@ -1,0 +1,213 @@
+"""Channels: bytes to and from one peer, over a plain socket or TLS. Who owns one is called when it can go on.
+
+Independent of what the bytes mean, and of who reads them. Everything here is called in a step of the reactor.
+"""
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Final, Protocol, TypeAlias
+
+from pyclient.reactor.pollers import ENDS, READABLE, WRITABLE
+from pyclient.reactor.reactor import Reactor
+from pyclient.reactor.tasks import Future
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+OnEvents: TypeAlias = Callable[[int], object]
+NOTHING: Final = -1
+"""What `Channel.read_into` returns when no bytes are there now."""
+MOST_PIECES: Final = 512
+"""Per call of sendmsg; the system may refuse more than 1024."""
+IN_PROGRESS: Final = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN, getattr(errno, "WSAEWOULDBLOCK", errno.EAGAIN))
+HAS_RCVLOWAT: Final = os.name == "posix" and hasattr(socket, "SO_RCVLOWAT") and hasattr(socket, "MSG_ERRQUEUE")
+"""Whether SO_RCVLOWAT affects pollers (Linux), and not only blocking reads."""
+
+
+class Channel(Protocol):
+    """One connected peer. It belongs to one owner, which `attach` names."""
+
+    secured: bool
+    """Whether the bytes are encrypted on their way."""
+
+    def attach(self, on_events: OnEvents) -> None:
+        """Call *on_events* with READABLE and WRITABLE when `read_into` and `write` can go on, and once soon."""
+
+    def read_into(self, buffer: bytearray, start: int) -> int:
+        """Read into *buffer* from *start* on: the number of bytes, 0 at the end of the stream, or `NOTHING`.
+
+        Another event comes after `NOTHING`, and after fewer bytes than there is room for where `short_reads_end` is
+        true. Raises OSError.
+        """
+
+    short_reads_end: bool
+    """Whether a read of fewer bytes than asked for has taken all there is, the end of the stream too."""
+
+    def write(self, pieces: deque[Buffer]) -> bool:
+        """Remove from *pieces* what was taken; whether all of it has reached the system. Else another event comes.
+
+        Raises OSError.
+        """
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether the channel itself holds bytes that were taken and have not reached the system."""
+
+    def peer_certificate(self) -> dict[str, Any]:
+        """As `ssl.SSLSocket.getpeercert`; empty without TLS."""
+
+    def set_low_water(self, size: int) -> None:
+        """Report READABLE not before *size* bytes have come, or the end of the stream, where the system can do that."""
+
+    def close(self) -> None:
+        """Close it; what it has taken still leaves. No event comes any more. Idempotent."""
+
+    def abort(self) -> None:
+        """Close it without a word to the peer."""
+
+
+class Plain(Channel, Protocol):
+    """What TLS can be spoken over."""
+
+    on_events: OnEvents
+
+    def close_after(self, last: bytes) -> None:
+        """Close it when *last* was written, if that can be written at once."""
+
+
+class PlainChannel:
+    """A socket."""
+
+    secured = False
+    unwritten = False
+
+    def __init__(self, reactor: Reactor, sock: socket.socket) -> None:
+        """*sock* does not block, and is connected or being connected."""
+        self._reactor = reactor
+        self.socket = sock
+        self.short_reads_end = True
+        self.on_events: OnEvents = _ignore
+        """Its owner's, or what waits for an event."""
+        self._token = reactor.poller.register(sock.fileno(), self._report)
+        reactor.poller.arm(self._token, READABLE | WRITABLE)
+        self._closed = False
+
+    def _report(self, events: int) -> None:
+        if events & ENDS:
+            self.short_reads_end = False
+        if not self._closed:
+            self.on_events(events)
+
+    def attach(self, on_events: OnEvents) -> None:
+        """As `Channel.attach`."""
+        self.on_events = on_events
+        self._reactor.call_soon(self._report_first)
+
+    def _report_first(self) -> None:
+        """What came before it was attached was reported to the owner before."""
+        self._report(READABLE | WRITABLE)
+
+    def read_into(self, buffer: bytearray, start: int) -> int:
+        """As `Channel.read_into`."""
+        with memoryview(buffer) as whole, whole[start:] as room:
+            try:
+                size = self.socket.recv_into(room)
+            except BlockingIOError:
+                size = NOTHING
+            if size and size < len(room):
+                self._reactor.poller.arm(self._token, READABLE)
+        return size
+
+    def write(self, pieces: deque[Buffer]) -> bool:
+        """As `Channel.write`."""
+        try:
+            while pieces:
+                _drop_sent(pieces, _send(self.socket, pieces))
+        except BlockingIOError:
+            self._reactor.poller.arm(self._token, WRITABLE)
+            return False
+        return True
+
+    def peer_certificate(self) -> dict[str, Any]:
+        """As `Channel.peer_certificate`."""
+        return {}
+
+    def set_low_water(self, size: int) -> None:
+        """As `Channel.set_low_water`."""
+        if HAS_RCVLOWAT and not self._closed:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
+
+    def close(self) -> None:
+        """As `Channel.close`."""
+        if not self._closed:
+            self._closed = True
+            self._reactor.poller.unregister(self._token)
+            self.socket.close()
+
+    def abort(self) -> None:
+        """As `Channel.abort`."""
+        self.close()
+
+    def close_after(self, last: bytes) -> None:
+        """Close it when *last* was written, if that can be written at once."""
+        if not self._closed:
+            with contextlib.suppress(OSError):
+                self.socket.send(last)
+            self.close()
+
+
+def _send(sock: socket.socket, pieces: deque[Buffer]) -> int:
+    """How many bytes of the first pieces the system took."""
+    if len(pieces) == 1 or not hasattr(sock, "sendmsg"):
+        return sock.send(pieces[0])
+    return sock.sendmsg(islice(pieces, MOST_PIECES))
+
+
+def _drop_sent(pieces: deque[Buffer], sent: int) -> None:
+    while pieces and sent >= len(pieces[0]):
+        sent -= len(pieces.popleft())
+    if sent:
+        pieces[0] = memoryview(pieces[0])[sent:]
+
+
+async def connected(reactor: Reactor, sock: socket.socket, address: Any) -> PlainChannel:
+    """Connect *sock*, which does not block. Raises OSError; closes it when this fails or is cancelled."""
+    channel = None
+    try:
+        error = sock.connect_ex(address)
+        if error and error not in IN_PROGRESS:
+            raise OSError(error, os.strerror(error))
+        channel = PlainChannel(reactor, sock)  # not earlier: of a new socket pollers report that its connection is lost
+        if error:
+            await next_event(channel, reactor, WRITABLE)
+            if failed := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                raise OSError(failed, os.strerror(failed))
+    except BaseException:
+        if channel is not None:
+            channel.close()
+        sock.close()
+        raise
+    return channel
+
+
+async def next_event(channel: Plain, reactor: Reactor, wanted: int) -> None:
+    """Wait until READABLE or WRITABLE is reported."""
+    came: Future[None] = Future(reactor)
+
+    def note(events: int) -> None:
+        if events & wanted and not came.done():
+            came.set_result(None)
+
+    channel.on_events = note
+    try:
+        await came
+    finally:
+        channel.on_events = _ignore
+
+
+def _ignore(_: int) -> None:
+    """Without an owner nothing can go on; `attach` reports again."""
