@@ -107,12 +107,13 @@ def left_to_nightly(nodeid: str) -> bool:
 def order(nodeid: str, cluster: str) -> tuple[int, str]:
     """Where several workers run a file: earlier by a lower key.
 
-    Files on real brokers come first, side by side those that share a cluster; units come last, since a long file at the
-    end leaves all workers but one idle. *cluster* names the one that the file's first test on brokers shares.
+    What CI may leave to `make nightly` comes last: when its time is over, all else has run. Of that, files that share an
+    expensive cluster come first, since a long one at the end leaves all workers but one idle. *cluster* names the one
+    that the file's first test on brokers shares: such files run side by side.
     """
-    if cluster:
-        return 0, cluster
-    return (1 if is_extended(nodeid) else 3 if nodeid.startswith("tests/unit/") else 2), ""
+    if left_to_nightly(nodeid):
+        return (3 if nodeid.partition("::")[0] in SHARING else 4 if cluster else 5), cluster
+    return (0 if cluster else 2 if nodeid.startswith("tests/unit/") else 1), cluster
 
 
 def together(nodeid: str) -> str:

@@ -45,12 +45,14 @@ def test_when_its_time_is_over_ci_leaves_out_no_unit_main_path_or_simulation() -
     assert not left_to_nightly("tests/broker/test_consumer.py::test_a")
 
 
-def test_workers_begin_with_files_on_brokers_that_share_a_cluster_and_end_with_units() -> None:
-    files = {"tests/unit/test_a.py": "", "tests/test_readme.py": "", "tests/broker/test_b.py": "three", "tests/fuzz/test_c.py": "",
-             "tests/broker/test_d.py": "one", "tests/interop/test_e.py": "three"}
+def test_workers_begin_with_main_files_on_brokers_and_end_with_what_ci_may_leave_to_nightly() -> None:
+    files = {"tests/fuzz/test_c.py": "", "tests/interop/test_e.py": "one", "tests/interop/test_f.py": "three",
+             "tests/broker/test_failover.py": "three", "tests/unit/test_avro.py": "", "tests/test_readme.py": "",
+             "tests/simulation/test_seeds.py": "", "tests/broker/test_b.py": "three", "tests/broker/test_d.py": "one"}
     assert sorted(files, key=lambda file: order(file, files[file])) == [
-        "tests/broker/test_d.py", "tests/broker/test_b.py", "tests/interop/test_e.py", "tests/fuzz/test_c.py", "tests/test_readme.py",
-        "tests/unit/test_a.py"]
+        "tests/broker/test_d.py", "tests/broker/test_b.py", "tests/test_readme.py", "tests/simulation/test_seeds.py",
+        "tests/unit/test_avro.py", "tests/broker/test_failover.py", "tests/interop/test_e.py", "tests/interop/test_f.py",
+        "tests/fuzz/test_c.py"]
 
 
 def test_files_that_share_expensive_clusters_run_in_one_worker_and_each_other_file_alone() -> None:
