@@ -107,9 +107,9 @@ def left_to_nightly(nodeid: str) -> bool:
 def order(nodeid: str, cluster: str) -> tuple[int, str]:
     """Where several workers run a file: earlier by a lower key.
 
-    What CI may leave to `make nightly` comes last: when its time is over, all else has run. Of that, files that share an
-    expensive cluster come first, since a long one at the end leaves all workers but one idle. *cluster* names the one
-    that the file's first test on brokers shares: such files run side by side.
+    What CI may leave to `make nightly` comes last: when its time is over, all else has run. Of that, files that share
+    an expensive cluster come first, since a long one at the end leaves all workers but one idle. *cluster* names the
+    one that the file's first test on brokers shares: such files run side by side.
     """
     if left_to_nightly(nodeid):
         return (3 if nodeid.partition("::")[0] in SHARING else 4 if cluster else 5), cluster
