@@ -20,7 +20,7 @@ from pyclient.core.group.coordinator import Identity
 from pyclient.errors import KafkaError, UnknownMemberIdError, raisable, said_of
 from pyclient.metrics import TIME_BETWEEN_POLLS
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from pyclient.runtime.steps import OnLoop, Step, Steps, WaitFor
+from pyclient.runtime.steps import InStep, Step, Steps, WaitFor
 from pyclient.signatures import takes
 
 _log = logging.getLogger(__name__)
@@ -118,15 +118,15 @@ class Rebalancing:
     def _carry_out(self) -> Steps[Step, None]:
         group = self._core.member()
         if group.wants_poll:
-            yield OnLoop(self._core.join)
+            yield InStep(self._core.join)
         first: Exception | None = None
-        while (change := (yield OnLoop(self._core.begin_change))) is not None:
+        while (change := (yield InStep(self._core.begin_change))) is not None:
             try:
                 yield from self._change(change)
             except Exception as error:  # noqa: BLE001 raised by the user's listener
                 first = first or error
         if first is None:
-            first = yield OnLoop(group.take_error)
+            first = yield InStep(group.take_error)
         if first is not None:
             raise raisable(first) if isinstance(first, KafkaError) else first
 
@@ -147,7 +147,7 @@ class Rebalancing:
     def _end_change(self, change: Change, error: BaseException | None) -> Steps[Step, None]:
         self._consumed_positions.forget(change.partitions)
         self._carried_out = change, error
-        yield OnLoop(lambda: self._core.end_change(change, error))
+        yield InStep(lambda: self._core.end_change(change, error))
         self._carried_out = None
 
     def _before_change(self, change: Change) -> Steps[Step, None]:
@@ -177,7 +177,7 @@ class Rebalancing:
         """
         deadline = None if timeout is None else self._core.clock() + timeout
         self.begin_poll()  # as in a poll, max_poll_interval_ms does not run
-        change: Change = yield OnLoop(self._core.begin_leave)
+        change: Change = yield InStep(self._core.begin_leave)
         not_committed: list[KafkaError | None] = []
         try:
             if change.kind is ChangeKind.REVOKED and clean:

@@ -131,7 +131,7 @@ async def secured(reactor: Reactor, plain: Plain, tls: Tls) -> TlsChannel:
 
 
 def os_reason(error: OSError | UnicodeError) -> str:
-    """The system's reason, without the text that asyncio adds."""
+    """The system's reason."""
     if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno:
         return os.strerror(error.errno)
     return str(getattr(error, "strerror", None) or error)

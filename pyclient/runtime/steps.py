@@ -6,7 +6,7 @@ knows how this client waits.
 
     def commit_before_leaving(self) -> Steps[Step, None]:
         yield WaitFor(lambda: self._core.commit(offsets))
-        yield OnLoop(self._core.leave)
+        yield InStep(self._core.leave)
 
     run_steps(self.commit_before_leaving(), lambda step: step.run(self._portal))      # Consumer
     await await_steps(self.commit_before_leaving(), lambda step: step.run_async(self._portal))    # AsyncConsumer
@@ -41,7 +41,7 @@ class Step(Protocol):
 
 
 @attrs.frozen
-class OnLoop(Generic[T]):
+class InStep(Generic[T]):
     """Call *function*, which does not wait, in a step of the client's reactor."""
 
     function: Callable[[], T]

@@ -1,4 +1,4 @@
-"""A program whose main thread gets real Ctrl-C signals inside calls that wait for the client's loop, and inside closes.
+"""A program whose main thread gets real Ctrl-C signals inside calls that wait for the client, and inside closes.
 
 Its arguments are ROUNDS SEED. Prints how many signals came. Fails when a call hangs, when the call after an interrupted
 one does not work, when a record is lost, or when a close leaves a thread of the client behind.

@@ -761,7 +761,7 @@ def test_M10_a_request_on_a_retired_connection_becomes_overdue_like_any_other() 
 
 
 def test_the_silence_of_a_retired_connection_wakes_the_client_no_more_before_its_request_is_overdue() -> None:
-    """It is looked for at nodes' connections only: a deadline in the past made the client's loop turn without end."""
+    """It is looked for at nodes' connections only: a deadline in the past made the client turn without end."""
     async def test() -> None:
         async with Peer(muted_after_introduction) as bootstrap, Peer(broker) as node, rig(("127.0.0.1", bootstrap.port)) as here:
             pending = here.ask(await here.node())

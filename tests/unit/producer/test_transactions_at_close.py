@@ -51,7 +51,7 @@ def is_committing(producer: Producer) -> bool:
 
 
 def is_closing(producer: Producer) -> bool:
-    """Whether the close has begun on the client's loop."""
+    """Whether the close has begun in a step."""
     try:
         producer._core.accumulator.check_gate()
     except KafkaError as refusal:

@@ -17,7 +17,7 @@ import pytest
 
 from pyclient.runtime.environment import thread_reactor
 from pyclient.runtime.portals import ThreadPortal
-from pyclient.runtime.steps import OnLoop, Step, Steps, WaitFor, await_steps, run_steps
+from pyclient.runtime.steps import InStep, Step, Steps, WaitFor, await_steps, run_steps
 from tests.reactors import open_portal
 
 Drive = Callable[[Steps[Any, Any], Callable[[Any], Any]], Any]
@@ -188,7 +188,7 @@ def steps_that_report(leads: Callable[[], bool]) -> list[Step]:
     async def leads_too() -> bool:
         return leads()
 
-    return [OnLoop(leads), WaitFor(leads_too)]
+    return [InStep(leads), WaitFor(leads_too)]
 
 
 def test_a_sync_client_performs_each_step_in_its_reactor(portal: ThreadPortal) -> None:
@@ -204,9 +204,9 @@ def test_an_async_client_performs_each_step_in_its_reactor() -> None:
     assert asyncio.run(main()) == [True, True]
 
 
-def test_an_async_client_performs_OnLoop_within_a_step_too() -> None:
+def test_an_async_client_performs_InStep_within_a_step_too() -> None:
     async def main() -> object:
         portal = await open_portal()
-        return await portal.call(lambda: OnLoop(lambda: portal.reactor.leads).run_async(portal))
+        return await portal.call(lambda: InStep(lambda: portal.reactor.leads).run_async(portal))
 
     assert asyncio.run(main()) is True

@@ -1,4 +1,4 @@
-"""Worker threads, for what would block a client's loop: they end with the client and never delay the exit."""
+"""Worker threads, for what would block a step: they end with the client and never delay the exit."""
 from __future__ import annotations
 
 import gc
