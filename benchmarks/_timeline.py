@@ -1,7 +1,7 @@
 """Where the time of one record goes in our producers, and how many calls and turns a record takes.
 
-Moments are taken around methods that a record passes on its way; those are replaced while a job runs. That costs a few
-µs a record, so figures of a timeline are never those of the table.
+Moments are taken in the call that sends and around the channel that its bytes pass. That costs a few µs a record, so
+figures of a timeline are never those of the table.
 """
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from unittest import mock
 
 import attrs
 
 if TYPE_CHECKING:
+    from pyclient.reactor.channels import Channel
     from pyclient.reactor.pollers import Poller, Sink
+    from pyclient.runtime.network import Network
+
+T = TypeVar("T")
 
 STAGES: Final = {
-    "turn begins": "append, and wake-up of the loop if it takes the turn",
-    "request begins": "choose the batch",
-    "write begins": "encode",
+    "write begins": "append, choose the batch and encode",
     "write ends": "write to the socket",
     "send returns": "return of send",
     "read begins": "broker, and wake-up of the reader",
-    "read ends": "decode and complete",
-    "result returns": "wake-up of the caller if another thread has read",
+    "read ends": "read from the socket",
+    "result returns": "decode, complete, and wake-up of the caller if another thread has read",
 }
 """What the time until each moment, since the one before it, was spent with."""
 
@@ -59,30 +61,50 @@ class Timeline:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Take the moments inside of the client."""
-        from pyclient.client.driver import Driver
-        from pyclient.net.connection import Connection
+        """Take the moments inside of clients that are made in this context."""
+        from pyclient.runtime.environment import environment, using
 
-        places: Sequence[tuple[type, str, str | None, str | None]] = (
-            (Driver, "_turn", "turn begins", None), (Connection, "send", "request begins", None),
-            (Connection, "_flush", "write begins", "write ends"), (Connection, "_read", "read begins", "read ends"))
-        with contextlib.ExitStack() as undo:
-            for owner, name, before, after in places:
-                undo.callback(setattr, owner, name, getattr(owner, name))
-                setattr(owner, name, self._around(getattr(owner, name), before, after))
+        here = environment()
+        with using(attrs.evolve(here, network=lambda: _MarkedNetwork(here.network(), self))):
             yield
 
-    def _around(self, method: Callable[..., Any], before: str | None, after: str | None) -> Callable[..., Any]:
-        def around(*args: Any, **kwargs: Any) -> Any:
-            if before and before not in self._now:
-                self.mark(before)
-            try:
-                return method(*args, **kwargs)
-            finally:
-                if after and after not in self._now:
-                    self.mark(after)
+    def around(self, name: str, call: Callable[[], T], counts: Callable[[T], bool]) -> T:
+        """Mark the beginning and the end of a call, if its result counts."""
+        began = time.perf_counter()
+        found = call()
+        if counts(found) and f"{name} ends" not in self._now:
+            self._now[f"{name} begins"] = began
+            self.mark(f"{name} ends")
+        return found
 
-        return around
+
+class _MarkedNetwork:
+    """A network whose channels are marked."""
+
+    def __init__(self, network: Network, timeline: Timeline) -> None:
+        self._network, self._timeline = network, timeline
+
+    async def open(self, *args: Any) -> Any:
+        return _MarkedChannel(await self._network.open(*args), self._timeline)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._network, name)
+
+
+class _MarkedChannel:
+    """A channel that takes the moments of its writes and reads."""
+
+    def __init__(self, channel: Channel, timeline: Timeline) -> None:
+        self._channel, self._timeline = channel, timeline
+
+    def write(self, pieces: list[Any]) -> bool:
+        return self._timeline.around("write", lambda: self._channel.write(pieces), bool)
+
+    def read_into(self, buffer: bytearray, start: int) -> int:
+        return self._timeline.around("read", lambda: self._channel.read_into(buffer, start), lambda size: size > 0)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
 
 
 def durations(moments: Mapping[str, float]) -> dict[str, float]:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib.machinery
-import importlib.util
 import os
 import signal
 import sys
 import time
-import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from tests.distribution import Distribution
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PURE: Final = os.environ.get("PYCLIENT_PURE") == "1"
 ON_CONTAINERS: Final = os.environ.get("PYCLIENT_BROKERS") == "container"
 WITH_KERBEROS: Final = os.environ.get("PYCLIENT_KERBEROS") == "1"
 
@@ -56,37 +53,11 @@ def offer_folders_of_the_checkout(*names: str) -> None:
         sys.modules.setdefault(name, module)
 
 
-class TwinFinder:
-    """Loads the ``.py`` of compiled modules that have a twin, so that debugger and coverage see them
-    (PYCLIENT_PURE=1)."""
-
-    def __init__(self, sources: dict[str, Path]) -> None:
-        self.sources = sources
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        source = self.sources.get(name)
-        return importlib.util.spec_from_file_location(name, source) if source else None
-
-
-def twins() -> dict[str, Path]:
-    """The compiled modules that have a twin in Python: not codec, buffers and net, which use C memory and system calls,
-    nor a module whose fields others know by its .pxd.
-    """
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    modules = project["tool"]["setuptools"].get("ext-modules", [])
-    return {
-        module["name"]: ROOT / module["sources"][0]
-        for module in modules
-        if not module["name"].startswith(("pyclient.codec", "pyclient.buffers", "pyclient.net"))
-        and not (ROOT / module["sources"][0]).with_suffix(".pxd").exists()
-    }
-
-
 offer_folders_of_the_checkout("tests", "benchmarks", "examples")
+from tests.twins import PURE, use_twins  # noqa: E402 importable from here on
+
 if PURE:
-    sys.meta_path.insert(0, TwinFinder(twins()))
+    use_twins()
 
 
 # --- what users install ----------------------------------------------------------------------------------------------

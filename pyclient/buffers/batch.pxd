@@ -49,6 +49,7 @@ cdef class Batch:
                       bytes headers, Py_ssize_t headers_size)
     cdef Py_ssize_t put_rows(self, Rows rows, Py_ssize_t budget, object on_outcome) except -1
 
+    cpdef list pieces(self)
     cdef bint reaches(self, long long timestamp) except -1
     cdef bytearray move(self, bytearray larger, Py_ssize_t limit)
 

@@ -10,11 +10,11 @@ from cython.cimports.libc.stdint import INT32_MAX, INT32_MIN, int32_t
 from cython.cimports.pyclient.buffers.delivery import BatchResult, Delivery, add_outcome_listener, new_delivery
 from cython.cimports.pyclient.buffers.queues import PartitionQueue
 from cython.cimports.pyclient.buffers.rows import Filling, Row, Rows, fill
-from cython.cimports.pyclient.codec.encode import put_record
+from cython.cimports.pyclient.codec.encode import header_of_batch, put_record
 
 import enum
 
-from pyclient.codec.encode import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_BIT, batch_header
+from pyclient.codec.encode import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_BIT
 
 
 class BatchState(enum.IntEnum):
@@ -28,6 +28,7 @@ class BatchState(enum.IntEnum):
 
 
 STATES = cython.declare(tuple, tuple(BatchState))
+TRANSACTIONAL = cython.declare(cython.int, TRANSACTIONAL_BIT)
 
 
 @cython.final
@@ -58,18 +59,27 @@ class Batch:
         """Whether it has a producer id, epoch and sequence, which every attempt repeats (P16)."""
         return self.producer_id >= 0
 
+    @property
+    def is_sealing(self):
+        """Whether it is closed, and not sealed yet."""
+        return self._state == SEALING
+
+    @property
+    def is_sealed(self):
+        """Whether it may be sent."""
+        return self._state == SEALED
+
     def stamp(self, producer_id, epoch, sequence, transactional=False):
         """Set the id, epoch and sequence by which a broker recognises a duplicate, and whether it is transactional."""
         self.producer_id, self.epoch, self.sequence, self.transactional = producer_id, epoch, sequence, transactional
 
     def pieces(self):
         """A new header and the sealed records, to be written one after the other."""
-        header = batch_header(
-            producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=self.sequence,
-            records_crc=self._crc, records_size=len(self.payload), count=self.count,
-            attributes=int(self._codec) | (TRANSACTIONAL_BIT if self.transactional else 0),
-            base_timestamp=self.result.base_timestamp, max_timestamp=self.max_timestamp)
-        return [header, self.payload]
+        attributes: cython.int = self._codec
+        if self.transactional:
+            attributes |= TRANSACTIONAL
+        return [header_of_batch(self._crc, len(self.payload), self.count, attributes, self.result.base_timestamp, self.max_timestamp,
+                                self.producer_id, self.epoch, self.sequence), self.payload]
 
     @cython.cfunc
     def put(self, timestamp: cython.longlong, key: bytes | None, key_size: cython.Py_ssize_t, value: bytes | None,

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The driver of one client: polls the managers in a fixed order until none emits a request, then sleeps.
 
 Knows managers, connections and the clock; knows no topics. Everything runs in steps of the client's reactor.
@@ -8,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
-from pyclient.core.manager import Manager, Request, earliest
+from pyclient.core.manager import Manager, Request, earlier, earliest
 from pyclient.errors import KafkaError, raisable
 from pyclient.net.pool import ConnectionPool
 from pyclient.reactor.reactor import Reactor, Timer
@@ -30,6 +31,7 @@ class Driver:
         self._clock = clock
         self._managers: list[Manager] = []
         self._data: Manager | None = None
+        self._only_data: list[Manager] = []
         self._others: list[Manager] = []
         self._others_deadline: float | None = None
         self._everyone = True
@@ -52,6 +54,7 @@ class Driver:
         self._connections = connections
         self._managers = list(managers)
         self._data = data
+        self._only_data = [] if data is None else [data]
         self._others = [each for each in self._managers if each is not data]
         self.wake()
 
@@ -112,7 +115,7 @@ class Driver:
         """Poll the manager of the records; all if there was something for the others before, or is now."""
         if self._data is not None and not self._concerns_others():
             connections.start_window(self._clock())
-            self._poll_managers(connections, [self._data])
+            self._poll_managers(connections, self._only_data)
         if self._data is None or self._concerns_others():
             self._everyone = True
             connections.tick(self._clock())
@@ -121,7 +124,7 @@ class Driver:
     def _concerns_others(self) -> bool:
         return self._everyone or any(each.needs_poll for each in self._others)
 
-    def _poll_managers(self, connections: ConnectionPool, managers: Iterable[Manager]) -> None:
+    def _poll_managers(self, connections: ConnectionPool, managers: list[Manager]) -> None:
         for _ in range(ROUNDS):
             self._again = False
             now = self._clock()
@@ -139,7 +142,7 @@ class Driver:
 
     def _sleep(self, connections: ConnectionPool, not_before: float) -> None:
         deadline = self._deadline(connections)
-        self._sleep_until(None if deadline is None else max(deadline, not_before))
+        self._sleep_until(not_before if deadline is not None and deadline < not_before else deadline)
 
     def _deadline(self, connections: ConnectionPool) -> float | None:
         """Behind a turn. Managers that were not polled, and connections that nothing was written to, keep theirs."""
@@ -149,7 +152,7 @@ class Driver:
             mine = None if self._data is None else self._data.next_deadline()
             first = earliest(mine, self._others_deadline)
             return earliest(first, connections.next_deadline(first))
-        return earliest(self._data.next_deadline(), self._others_deadline, connections.due)
+        return earlier(earlier(self._data.next_deadline(), self._others_deadline), connections.due)
 
     def _deadlines(self, connections: ConnectionPool) -> Iterator[float | None]:
         """The managers' first: those of connections take longer to find."""

@@ -1,4 +1,4 @@
-# C interface of the writer: what `pyclient.buffers` appends with. None of these functions touches a Python object.
+# C interface of the writer: what `pyclient.buffers` appends with. Only `header_of_batch` makes a Python object.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 
@@ -22,6 +22,10 @@ cdef unsigned char* put_bytes(unsigned char* at, const unsigned char* data, Py_s
 # A zig-zag varint, and its size in bytes.
 cdef unsigned char* put_varint(unsigned char* at, int64_t value) noexcept nogil
 cdef Py_ssize_t varint_size(int64_t value) noexcept nogil
+
+# The 61 bytes before the records of a batch that is sent.
+cdef bytes header_of_batch(uint32_t records_crc, int64_t records_size, int count, int attributes, int64_t base_timestamp, int64_t max_timestamp,
+                           int64_t producer_id, int producer_epoch, int base_sequence)
 
 # Big-endian integers, as everywhere in the Kafka protocol.
 cdef void put_int16(unsigned char* at, int64_t value) noexcept nogil

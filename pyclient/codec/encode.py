@@ -7,12 +7,11 @@ owns the memory and has made room. `batch_header` is separate from the records b
 are known only when a batch leaves. `encode_batch` is the one-shot form for fixtures, fakes and tools.
 """
 import cython
-from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
 from cython.cimports.libc.stdint import int64_t, uint8_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memcpy
-from cython.cimports.pyclient.codec.crc import combine_crcs
+from cython.cimports.pyclient.codec.crc import combine_crcs, crc_of_few
 from cython.cimports.pyclient.codec.varints import put_uvarint, uvarint_size, zigzag
 
 from crc32c import crc32c
@@ -321,10 +320,26 @@ def batch_header(
     _check_range("base_sequence", base_sequence, -(2**31), 2**31 - 1)
     _check_range("producer_epoch", producer_epoch, -(2**15), 2**15 - 1)
     _check_range("leader_epoch", leader_epoch, -(2**31), 2**31 - 1)
-    header: bytearray = PyByteArray_FromStringAndSize(cython.NULL, 61)
-    at: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(header))
+    return _header(records_crc, records_size, count, last_offset_delta, attributes, base_offset, leader_epoch, base_timestamp, max_timestamp,
+                   producer_id, producer_epoch, base_sequence)
+
+
+@cython.cfunc
+def header_of_batch(records_crc: uint32_t, records_size: int64_t, count: cython.int, attributes: cython.int, base_timestamp: int64_t,
+                    max_timestamp: int64_t, producer_id: int64_t, producer_epoch: cython.int, base_sequence: cython.int) -> bytes:
+    """As `batch_header`, of a batch on its way to a broker, whose fields fit."""
+    return _header(records_crc, records_size, count, count - 1, attributes, 0, -1, base_timestamp, max_timestamp, producer_id, producer_epoch,
+                   base_sequence)
+
+
+@cython.cfunc
+def _header(records_crc: uint32_t, records_size: int64_t, count: int64_t, last_offset_delta: int64_t, attributes: int64_t, base_offset: int64_t,
+            leader_epoch: int64_t, base_timestamp: int64_t, max_timestamp: int64_t, producer_id: int64_t, producer_epoch: int64_t,
+            base_sequence: int64_t) -> bytes:
+    header: bytes = PyBytes_FromStringAndSize(cython.NULL, 61)
+    at: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(header))
     put_int64(at, base_offset)
-    put_int32(at + 8, records_size + HEADER_SIZE - LENGTH_END)
+    put_int32(at + 8, records_size + 49)
     put_int32(at + 12, leader_epoch)
     at[16] = 2
     put_int16(at + 21, attributes)
@@ -335,9 +350,8 @@ def batch_header(
     put_int16(at + 51, producer_epoch)
     put_int32(at + 53, base_sequence)
     put_int32(at + 57, count)
-    own: uint32_t = crc32c(memoryview(header)[CRC_END:])
-    put_int32(at + 17, combine_crcs(own, records_crc, records_size))
-    return PyBytes_FromStringAndSize(cython.cast(cython.p_char, at), 61)
+    put_int32(at + 17, combine_crcs(crc_of_few(at + 21, 40), records_crc, records_size))
+    return header
 
 
 @cython.final

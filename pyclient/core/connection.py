@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The states of one connection, and the reconnect back-off of one node (M05).
 
 Knows no sockets: `pyclient.net` reports events and acts on the state.
@@ -74,9 +75,10 @@ class Throttle:
     def apply(self, now: float, message: Any) -> float:
         """Take the throttle time of a response; returns it in seconds, 0.0 without one."""
         throttle = getattr(message, "throttle_time", None)
-        seconds: float = throttle.total_seconds() if throttle else 0.0
-        if seconds:
-            self.until, self._ended = now + seconds, False
+        if not throttle:
+            return 0.0
+        seconds: float = throttle.total_seconds()
+        self.until, self._ended = now + seconds, False
         return seconds
 
     def deadline(self) -> float | None:

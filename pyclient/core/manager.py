@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The interface between decisions and I/O: managers emit requests, and the driver reports the outcome of each.
 
 A manager never blocks, sleeps, reads a clock or draws unseeded randomness; *now* is in seconds of the driver's clock.
@@ -8,11 +9,12 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeAlias
 
-import attrs
-
 from pyclient.codec.apis import Api, VersionRange
-from pyclient.codec.messages import Buffer
+from pyclient.codec.messages import Buffer, decode_response, encode_request
 from pyclient.errors import KafkaError
+
+Frame: TypeAlias = bytes | memoryview
+"""A response, header included, frame length not."""
 
 
 class Use(enum.Enum):
@@ -28,36 +30,63 @@ class Use(enum.Enum):
     CONTROL = "control"
 
 
-@attrs.define
 class Reply:
     """The broker responded. *message* is None for a request without a response: its bytes were written."""
 
-    version: int
-    message: Any
+    __match_args__ = ("version", "message")
+
+    def __init__(self, version: int, message: Any) -> None:
+        self.version = version
+        self.message = message
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reply) and (self.version, self.message) == (other.version, other.message)
+
+    def __repr__(self) -> str:
+        return f"Reply(version={self.version}, message={self.message!r})"
 
 
-@attrs.frozen
 class NotSent:
     """Nothing was written: the request was certainly not carried out."""
 
-    cause: KafkaError
+    __match_args__ = ("cause",)
+
+    def __init__(self, cause: KafkaError) -> None:
+        self.cause = cause
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NotSent) and self.cause == other.cause
+
+    def __repr__(self) -> str:
+        return f"NotSent({self.cause!r})"
 
 
-@attrs.frozen
 class Unknown:
     """Written, but no response arrived: the request may or may not have been carried out."""
 
-    cause: KafkaError
+    __match_args__ = ("cause",)
+
+    def __init__(self, cause: KafkaError) -> None:
+        self.cause = cause
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unknown) and self.cause == other.cause
+
+    def __repr__(self) -> str:
+        return f"Unknown({self.cause!r})"
 
 
 Outcome: TypeAlias = Reply | NotSent | Unknown
-Encoder: TypeAlias = Callable[[int, int, str | None], list[Buffer]]
-"""(version, correlation id, client id) → the request's bytes in pieces."""
 
 
-@attrs.define(kw_only=True, eq=False)
 class Request:
-    """One request for one node. Either *fields* (by version) or *encode* makes its bytes.
+    """One request for one node; *fields* (by version) makes its body.
 
     *timeout* is the limit for the response, in seconds. A broker may hold the request for *held* seconds before it
     answers; None: as long as it takes. After *patience* seconds without a response the outcome is `Unknown`, although
@@ -65,17 +94,36 @@ class Request:
     exactly once. It returns True when no manager has anything to do because of it: then none is polled.
     """
 
-    node: int
-    use: Use
-    api: Api
-    done: Callable[[float, Outcome], bool | None]
-    timeout: float
-    held: float | None = 0.0
-    patience: float | None = None
-    fields: Callable[[int], dict[str, object]] | None = None
-    encode: Encoder | None = None
-    versions: VersionRange | None = None
-    answered: bool = True
+    def __init__(self, *, node: int, use: Use, api: Api, timeout: float, done: Callable[[float, Outcome], bool | None],
+                 held: float | None = 0.0, patience: float | None = None, fields: Callable[[int], dict[str, object]] | None = None,
+                 versions: VersionRange | None = None, answered: bool = True) -> None:
+        self.node = node
+        self.use = use
+        self.api = api
+        self.timeout = timeout
+        self.held = held
+        self.patience = patience
+        self.fields = fields
+        self.versions = versions
+        self.answered = answered
+        self._done: Callable[[float, Outcome], bool | None] | None = done
+
+    def __repr__(self) -> str:
+        return f"<Request {self.api.title} to node {self.node}>"
+
+    def encode(self, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
+        """The request's bytes in pieces, header included, frame length not."""
+        assert self.fields is not None
+        return [encode_request(self.api, version, correlation_id, client_id, self.fields(version))]
+
+    def decode(self, version: int, frame: Frame) -> Any:
+        """The response in *frame*, header included. Raises ProtocolError."""
+        return decode_response(self.api, version, memoryview(frame))
+
+    def done(self, now: float, outcome: Outcome) -> bool:
+        """It has ended. True: no manager has anything to do because of it."""
+        assert self._done is not None
+        return bool(self._done(now, outcome))
 
 
 class Ready(Protocol):
@@ -117,6 +165,13 @@ class Manager(Protocol):
 
         Its time may come before the poll: the deadline stays until then, or it would pass for one that was moved.
         """
+
+
+def earlier(one: float | None, other: float | None) -> float | None:
+    """The smaller one of two deadlines, of which None is none."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
 
 
 def earliest(*deadlines: float | None) -> float | None:

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """When a node counts as silent: it accepts connections and requests, and nothing comes back.
 
 A hung broker looks like a slow one. So silence has no harsh consequence: the view of the cluster is kept fresh, other

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """One connection: requests out, responses in, in order (M08-M10, M12).
 
 Does what the table of `pyclient.core.connection` allows; decides neither when to connect nor what to send.
@@ -6,19 +7,20 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections import deque
 from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
 import attrs
 
-from pyclient.codec.apis import Api
-from pyclient.codec.messages import Buffer, encode_request
+from pyclient.codec.apis import Api, VersionRange
+from pyclient.codec.memory import int32_bytes
+from pyclient.codec.messages import CORRELATION_ID_BYTES, Buffer
 from pyclient.core.connection import CONNECTION, Event, State, Throttle, Usage
-from pyclient.core.handshake import ClientInfo, HandshakeRequest, Versions, agree_on_versions
-from pyclient.core.manager import NotSent, Reply, Request, Unknown, earliest
-from pyclient.core.sasl import Session, check_no_login_required
+from pyclient.core.handshake import UNSUPPORTED_VERSION, ClientInfo, HandshakeRequest, Versions, agree_on_versions
+from pyclient.core.manager import Frame, NotSent, Outcome, Reply, Request, Unknown, Use, earliest
+from pyclient.core.sasl import check_no_login_required
+from pyclient.core.session import Session
 from pyclient.core.silence import LONGEST_PATIENCE, Silence
 from pyclient.errors import DisconnectError, KafkaError, ResponseTimeoutError, UnsupportedVersionError, counted, said_of
 from pyclient.net.authentication import Authentication, run_exchange
@@ -34,6 +36,7 @@ from pyclient.reactor.tasks import Future
 from pyclient.redaction import SecretBytes
 
 _log = logging.getLogger(__name__)
+READY, DRAINING, UNUSED, SENT, ANSWERED = State.READY, State.DRAINING, Usage.UNUSED, Usage.SENT, Usage.ANSWERED
 MOST_READS: Final = 16
 """In a row: other connections have bytes too."""
 
@@ -85,7 +88,8 @@ class Connection:
         self.reader = FrameReader(label, max_frame, self._on_frame)
         self._low_water = LowWater()
         self._channel: Channel | None = None
-        self._pieces: deque[Buffer] = deque()  # written, and not taken by the channel yet; they must not change
+        self._pieces: list[Buffer] = []  # written, and not taken by the channel yet; they must not change
+        self._chosen: tuple[Versions, Api, VersionRange | None, int] | None = None  # the last request's version
         self._paused = False  # the system's send buffer is full
         self._handshake_at = 0.0  # when the last request of an exchange was written
         self._cause: KafkaError | None = None  # why this client closes it
@@ -101,10 +105,13 @@ class Connection:
 
     @property
     def ready(self) -> bool:
+        """As `is_ready`, now."""
+        return self.is_ready(self._clock())
+
+    def is_ready(self, now: float) -> bool:
         """Whether requests may be written, apart from the limit of requests in flight."""
-        if self.state is not State.READY or self._cause is not None or self._paused:
+        if self.state is not READY or self._cause is not None or self._paused:
             return False
-        now = self._clock()
         return now >= self.throttle.until and not self.session.is_over(now)
 
     @property
@@ -184,11 +191,10 @@ class Connection:
         """Write a request of an exchange and wait for its response."""
         if self._channel is None or self._cause is not None or self.state in (State.DRAINING, State.CLOSED):
             raise DisconnectError(f"{self.label} closed the connection" if self._cause is None else str(self._cause))
-        future: Future[Any] = Future(self.reactor)
-        data = SecretBytes(encode_request(request.api, request.version, self.requests.next_id(), self.client_id, request.fields))
+        step = _Step(request, timeout, self.reactor)
         self._handshake_at = self._clock()
-        self._write([data], request.api, request.version, timeout, functools.partial(_settle, future))
-        return await future
+        self._write(step, request.version)
+        return await step.response
 
     async def authenticate(self, login: SaslLogin, timeout: float) -> None:
         """Log in, after `introduce` or on a ready connection; see `Authentication`. Raises KafkaError."""
@@ -230,7 +236,7 @@ class Connection:
         self.throttle.expire(now)
         overdue = self.requests.overdue(now)
         if overdue is not None:
-            self.close(_timed_out(self.label, overdue.api, overdue.deadline - overdue.sent_at))
+            self.close(_timed_out(self.label, overdue.request.api, overdue.deadline - overdue.sent_at))
         else:
             self.requests.give_up_late(now)
 
@@ -243,20 +249,27 @@ class Connection:
         was written, and ``done`` was not called.
         """
         try:
-            version = self.versions.choose(request.api, request.versions)
+            version = self._version(request)
         except UnsupportedVersionError as error:
             request.done(self._clock(), NotSent(error))
             self._on_change()
             return
-        if self.usage is Usage.UNUSED:
-            self.usage = Usage.SENT
-        pieces = _encoded(request, version, self.requests.next_id(), self.client_id)
+        if self.usage is UNUSED:
+            self.usage = SENT
         if request.answered:
-            self._write(pieces, request.api, version, request.timeout, request.done, held=request.held, patience=request.patience)
+            self._write(request, version)
         else:
-            self._write_unanswered(request, version, b"".join(pieces))  # a copy: no response says when the pieces are free again
+            self._write_unanswered(request, version)
 
-    def _write_unanswered(self, request: Request, version: int, data: bytes) -> None:
+    def _version(self, request: Request) -> int:
+        """The highest common one. Most requests on a connection are of one API."""
+        chosen = self._chosen
+        if chosen is None or chosen[0] is not self.versions or chosen[1] is not request.api or chosen[2] is not request.versions:
+            chosen = self._chosen = (self.versions, request.api, request.versions, self.versions.choose(request.api, request.versions))
+        return chosen[3]
+
+    def _write_unanswered(self, request: Request, version: int) -> None:
+        data = b"".join(request.encode(version, self.requests.next_id(), self.client_id))  # a copy: no response says when the pieces are free again
         self.wrote_unanswered = True
         self.idle_since = self._clock()
         now, reply = self._clock(), Reply(version, None)
@@ -266,17 +279,17 @@ class Connection:
 
     def awaits(self, request: Request) -> bool:
         """Whether *request* is in flight, or being written."""
-        return request in self._writing or any(each.done is request.done for each in self.requests)
+        return request in self._writing or any(each.request is request for each in self.requests)
 
-    def _write(self, pieces: list[Buffer], api: Api, version: int, timeout: float,
-               done: Callable[[float, Reply | Unknown], bool | None], *, held: float | None = 0.0, patience: float | None = None) -> None:
-        size = sum(map(len, pieces))
-        self.requests.add(api, version, self._clock(), timeout, self.bytes_out + SIZE_BYTES + size, done, held=held, patience=patience)
+    def _write(self, request: Request, version: int) -> None:
+        pieces = request.encode(version, self.requests.next_id(), self.client_id)
+        size = _size_of(pieces)
+        self.requests.add(request, version, self._clock(), self.bytes_out + SIZE_BYTES + size)
         self._put(size, pieces)
 
     def _put(self, size: int, pieces: list[Buffer]) -> None:
         self.bytes_out += size + SIZE_BYTES
-        self._pieces.append(size.to_bytes(SIZE_BYTES, "big"))
+        self._pieces.append(int32_bytes(size))
         self._pieces.extend(pieces)
         if not self._paused:
             self._flush()
@@ -340,14 +353,15 @@ class Connection:
             if self._low_water.update(missing) and channel is self._channel:
                 channel.set_low_water(self._low_water.bytes)
 
-    def _on_frame(self, frame: memoryview) -> None:
-        waiting = sum(map(len, self._pieces)) if self._pieces else 0
-        answered, message = self.requests.answer(frame, self.bytes_out - waiting)
+    def _on_frame(self, frame: Frame) -> None:
+        answered = self.requests.answered(frame, self.bytes_out - _size_of(self._pieces))
+        message = answered.request.decode(answered.version, frame)
+        self.requests.take_oldest()
         now = self._clock()
         self._note_answer(answered, now, self.throttle.apply(now, message))
-        quiet = answered.done(now, Reply(answered.version, message))
+        quiet = answered.ended(now, Reply(answered.version, message))
         self.requests.notify_if_empty()
-        if self.state is State.DRAINING:
+        if self.state is DRAINING:
             self._close_if_drained()
         if quiet:
             self._on_quiet()
@@ -355,11 +369,11 @@ class Connection:
             self._on_change()
 
     def _note_answer(self, answered: InFlight, now: float, throttled: float) -> None:
-        if self.usage is Usage.SENT:
-            self.usage = Usage.ANSWERED
+        if self.usage is SENT:
+            self.usage = ANSWERED
         self.idle_since = now
         self.silence.answered(now, self.reader.bytes_in)
-        self._on_answer(answered.api, now, now - answered.sent_at, throttled)
+        self._on_answer(answered.request.api, now, now - answered.sent_at, throttled)
 
     # ---- the channel -------------------------------------------------------------------------------------------------
 
@@ -407,11 +421,37 @@ class Connection:
         self._on_lost(self, cause)
 
 
-def _encoded(request: Request, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
-    if request.encode is not None:
-        return request.encode(version, correlation_id, client_id)
-    assert request.fields is not None
-    return [encode_request(request.api, version, correlation_id, client_id, request.fields(version))]
+def _size_of(pieces: list[Buffer]) -> int:
+    size = 0
+    for each in pieces:
+        size += len(each)
+    return size
+
+
+class _Step(Request):
+    """A request of an exchange; *response* is a future."""
+
+    def __init__(self, request: HandshakeRequest, timeout: float, reactor: Reactor) -> None:
+        self.response: Future[Any] = Future(reactor)
+        super().__init__(node=0, use=Use.CONTROL, api=request.api, timeout=timeout, fields=lambda _version: request.fields, done=self._settle)
+
+    def encode(self, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
+        """As `Request.encode`; it may hold a password."""
+        pieces = super().encode(version, correlation_id, client_id)
+        return [SecretBytes(each) for each in pieces]
+
+    def decode(self, version: int, frame: Frame) -> Any:
+        """As `Request.decode`. An ApiVersions refusal is always encoded in version 0, whatever was requested (M08)."""
+        refused = self.api is Api.API_VERSIONS and int.from_bytes(frame[CORRELATION_ID_BYTES:CORRELATION_ID_BYTES + 2], "big") == UNSUPPORTED_VERSION
+        return super().decode(0 if refused else version, frame)
+
+    def _settle(self, _now: float, outcome: Outcome) -> None:
+        if self.response.done():
+            return
+        if isinstance(outcome, Reply):
+            self.response.set_result(outcome.message)
+        else:
+            self.response.set_exception(outcome.cause)
 
 
 def _timed_out(label: str, api: Api, seconds: float) -> KafkaError:
@@ -432,11 +472,3 @@ def _closed_by_peer(connection: Connection, error: Exception | None) -> KafkaErr
     if connection.state is State.VERSIONS:
         return lost_before_answer(error, connection.label)
     return DisconnectError(f"{connection.label} closed the connection" + (f": {error}" if error else ""))
-
-
-def _settle(future: Future[Any], _now: float, outcome: Reply | Unknown) -> None:
-    if not future.done():
-        if isinstance(outcome, Reply):
-            future.set_result(outcome.message)
-        else:
-            future.set_exception(outcome.cause)

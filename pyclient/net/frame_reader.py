@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """Splits bytes from the socket into response frames: one read takes many small ones, a large one has its own buffer.
 
 Knows sizes and buffers; knows no requests. The caller reads into `room`, then calls `received`.
@@ -7,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pyclient.codec.memory import unwritten
+from pyclient.codec.memory import bytes_at, int32_at, unwritten
+from pyclient.core.manager import Frame
 from pyclient.errors import ProtocolError
 from pyclient.net.tls_errors import ALERT_RECORD, tls_listener
 
@@ -20,9 +22,9 @@ MOST_BEFORE_LOGIN: Final = 1 << 20
 
 
 class FrameReader:
-    """Calls *on_frame* with each complete frame, without its size."""
+    """Calls *on_frame* with each complete frame, without its size: small ones are bytes, large ones views."""
 
-    def __init__(self, label: str, max_frame: int, on_frame: Callable[[memoryview], None]) -> None:
+    def __init__(self, label: str, max_frame: int, on_frame: Callable[[Frame], None]) -> None:
         self._label = label
         self._max_frame = max_frame
         self._limit = min(max_frame, MOST_BEFORE_LOGIN)
@@ -76,13 +78,13 @@ class FrameReader:
                 self._frame[:end - at] = self.scratch[at:end]
                 return
             at += size
-            self._on_frame(memoryview(bytes(self.scratch[at - size:at])))
+            self._on_frame(bytes_at(self.scratch, at - size, size))
         if at < end:
             self.scratch[:end - at] = self.scratch[at:end]
             self._filled = end - at
 
     def _frame_size(self, at: int) -> int:
-        size = int.from_bytes(self.scratch[at:at + SIZE_BYTES], "big", signed=True)
+        size = int32_at(self.scratch, at)
         if self.may_be_tls and self.scratch[at:at + 2] == ALERT_RECORD:
             raise tls_listener(self._label)
         if not SIZE_BYTES <= size <= self._limit:

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """How many bytes of a large response must have come before its reader is woken (SO_RCVLOWAT).
 
 Brokers send about 40 KB at a time, and a part of a response is useless.

@@ -1,11 +1,10 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The connections to one node, the choice among nodes, and the connections that are closing."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING
-
-import attrs
 
 from pyclient.config.addresses import Address
 from pyclient.core.connection import Reconnects, next_attempt_at
@@ -21,32 +20,32 @@ if TYPE_CHECKING:
     from pyclient.net.connect import ConnectAttempt
 
 
-@attrs.define(eq=False)
 class NodeConnections:
     """One connection per use, the tasks that open them, and the node's reconnect back-off."""
 
-    node: Node
-    reconnects: Reconnects
-    max_in_flight: Mapping[Use, int]
-    connections: dict[Use, Connection] = attrs.field(factory=dict)
-    tasks: dict[Use, Task[None]] = attrs.field(factory=dict)
-    attempt: ConnectAttempt | None = None
-    """The last one."""
-    tried_at: float = -1.0
-    connecting_since: float = -1.0
-    """When the first of the attempts under way began."""
-    answered_at: float = float("-inf")
-    silent_since: float | None = None
-    """Since when it answers nothing, as of the last look; None if it answers, or nothing is expected of it."""
-    silence_logged: bool = False
-    first_address: int = 0
-    """Which of the name's addresses the next attempt tries first."""
-    wanted: bool = False
-    """Requested while its back-off runs."""
-    unreachable: bool = False
-    """The last attempt failed. This is logged once."""
-    may_require_login: bool = False
-    """It closed the connection on the first request that was sent to it."""
+    def __init__(self, node: Node, reconnects: Reconnects, max_in_flight: Mapping[Use, int]) -> None:
+        self.node = node
+        self.reconnects = reconnects
+        self.max_in_flight = max_in_flight
+        self.connections: dict[Use, Connection] = {}
+        self.tasks: dict[Use, Task[None]] = {}
+        self.attempt: ConnectAttempt | None = None
+        """The last one."""
+        self.tried_at = -1.0
+        self.connecting_since = -1.0
+        """When the first of the attempts under way began."""
+        self.answered_at = float("-inf")
+        self.silent_since: float | None = None
+        """Since when it answers nothing, as of the last look; None if it answers, or nothing is expected of it."""
+        self.silence_logged = False
+        self.first_address = 0
+        """Which of the name's addresses the next attempt tries first."""
+        self.wanted = False
+        """Requested while its back-off runs."""
+        self.unreachable = False
+        """The last attempt failed. This is logged once."""
+        self.may_require_login = False
+        """It closed the connection on the first request that was sent to it."""
 
     @property
     def address(self) -> Address:
@@ -58,7 +57,8 @@ class NodeConnections:
         connection = self.connections.get(use)
         if connection is None or not connection.ready:
             return 0
-        return max(0, self.max_in_flight.get(use, 1) - connection.in_flight)
+        free = self.max_in_flight.get(use, 1) - connection.in_flight
+        return max(0, free)
 
     @property
     def awaits_answer(self) -> bool:

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The connections of one client: one per node and use, opened on request, closed when idle, overdue or replaced.
 
 Answers the managers' questions (`Ready`) and carries out their requests. Knows no topics and no records.
@@ -15,7 +16,7 @@ from pyclient.codec.apis import Api
 from pyclient.core.backoff import ExponentialBackoff
 from pyclient.core.connection import STAGGER, Reconnects, State
 from pyclient.core.handshake import Features
-from pyclient.core.manager import NotSent, Request, Use, earliest
+from pyclient.core.manager import NotSent, Request, Use, earlier, earliest
 from pyclient.core.outages import Throttling
 from pyclient.core.silence import patience
 from pyclient.errors import AuthenticationError, DisconnectError, KafkaError
@@ -168,7 +169,7 @@ class ConnectionPool:
             if not isinstance(error, Exception):
                 raise
             return None
-        self._due = earliest(self._due, connection.next_deadline())
+        self._due = earlier(self._due, connection.next_deadline())
         return connection
 
     def _not_written(self, connection: Connection, request: Request, error: BaseException, *, begun: bool) -> None:
@@ -225,7 +226,7 @@ class ConnectionPool:
     @property
     def due(self) -> float | None:
         """As `next_deadline`, perhaps earlier: the deadlines of connections were last looked at there."""
-        return earliest(self._due, self._next_node_at)
+        return earlier(self._due, self._next_node_at)
 
     @property
     def reachable(self) -> bool:
@@ -244,7 +245,8 @@ class ConnectionPool:
         return None if found is None else found.connections.get(use)
 
     def _node(self, number: int) -> NodeConnections | None:
-        return self._nodes.get(number) or self._bootstrap.get(number)
+        found = self._nodes.get(number)
+        return self._bootstrap.get(number) if found is None else found
 
     # ---- nodes ------------------------------------------------------------------------------------------------------
 

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The metrics of a client's connections and requests."""
 from __future__ import annotations
 
@@ -21,8 +22,6 @@ COUNT_AND_LATENCY: Final[Mapping[Api, tuple[Metric, Metric]]] = {
 
 class _OfNode:
     """The values of one node."""
-
-    __slots__ = ("latency", "requests")
 
     def __init__(self, metrics: Metrics, node: int) -> None:
         self.requests = metrics.total(REQUESTS, str(node))
@@ -60,7 +59,8 @@ class RequestMetrics:
 
     def sent(self, node: int) -> None:
         """A request was written to *node*."""
-        (self._nodes.get(node) or self._made_node(node)).requests.add(1)
+        found = self._nodes.get(node) or self._made_node(node)
+        found.requests.add(1)
 
     def answered(self, node: int, api: Api, now: float, latency: float | None, throttle: float) -> None:
         """A response of *node* came after *latency* seconds (None: unknown) and throttles the client for *throttle*
@@ -68,13 +68,14 @@ class RequestMetrics:
         """
         milliseconds = 0.0 if latency is None else latency * 1000
         if latency is not None:
-            (self._nodes.get(node) or self._made_node(node)).latency.add(milliseconds, 1, milliseconds, now)
-        if api in COUNT_AND_LATENCY:
+            found = self._nodes.get(node) or self._made_node(node)
+            found.latency.add(milliseconds, 1, milliseconds, now)
+        if api is Api.PRODUCE:
+            self._throttle.add(throttle * 1000, 1, throttle * 1000, now)
+        elif api in COUNT_AND_LATENCY:
             own = self._apis.get(api) or self._made_api(api)
             own.responses.add(1)
             own.latency.add(milliseconds, 1, milliseconds, now)
-        elif api is Api.PRODUCE:
-            self._throttle.add(throttle * 1000, 1, throttle * 1000, now)
 
     def _made_node(self, node: int) -> _OfNode:
         made = self._nodes[node] = _OfNode(self._metrics, node)

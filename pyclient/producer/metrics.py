@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """Metrics of a producer's batches: sent, stored and failed, in total and by topic.
 
 Updated per request and per batch, never per record.
@@ -31,7 +32,8 @@ class BatchMetrics(BatchListener):
 
     def of(self, topic: str) -> TopicFigures:
         """The figures of a topic."""
-        return self._topics.get(topic) or self._made(topic)
+        found = self._topics.get(topic)
+        return self._made(topic) if found is None else found
 
     def _made(self, topic: str) -> TopicFigures:
         made = self._topics[topic] = TopicFigures(
@@ -46,7 +48,10 @@ class BatchMetrics(BatchListener):
             self.of(batch.queue.topic).sent(batch, now)
             if batch.attempts > 1:
                 self._metrics.add(RECORDS_RETRIED, batch.count, batch.queue.topic)
-        self.requests.sent(len(batches), sum([batch.count for batch in batches]), now)
+        count = 0
+        for batch in batches:
+            count += batch.count
+        self.requests.sent(len(batches), count, now)
 
     def stored(self, batch: Batch) -> None:
         """As `BatchListener.stored`."""

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """Channels: bytes to and from one peer, over a plain socket or TLS. Who owns one is called when it can go on.
 
 Independent of what the bytes mean, and of who reads them. Everything here is called in a step of the reactor.
@@ -8,9 +9,7 @@ import contextlib
 import errno
 import os
 import socket
-from collections import deque
 from collections.abc import Callable
-from itertools import islice
 from typing import Any, Final, Protocol, TypeAlias
 
 from pyclient.reactor.pollers import ENDS, READABLE, WRITABLE
@@ -47,7 +46,7 @@ class Channel(Protocol):
     short_reads_end: bool
     """Whether a read of fewer bytes than asked for has taken all there is, the end of the stream too."""
 
-    def write(self, pieces: deque[Buffer]) -> bool:
+    def write(self, pieces: list[Buffer]) -> bool:
         """Remove from *pieces* what was taken; whether all of it has reached the system. Else another event comes.
 
         Raises OSError.
@@ -113,16 +112,15 @@ class PlainChannel:
 
     def read_into(self, buffer: bytearray, start: int) -> int:
         """As `Channel.read_into`."""
-        with memoryview(buffer) as whole, whole[start:] as room:
-            try:
-                size = self.socket.recv_into(room)
-            except BlockingIOError:
-                size = NOTHING
-            if size and size < len(room):
-                self._reactor.poller.arm(self._token, READABLE)
+        try:
+            size = _receive(self.socket, buffer, start)
+        except BlockingIOError:
+            size = NOTHING
+        if size and size < len(buffer) - start:
+            self._reactor.poller.arm(self._token, READABLE)
         return size
 
-    def write(self, pieces: deque[Buffer]) -> bool:
+    def write(self, pieces: list[Buffer]) -> bool:
         """As `Channel.write`."""
         try:
             while pieces:
@@ -160,16 +158,28 @@ class PlainChannel:
             self.close()
 
 
-def _send(sock: socket.socket, pieces: deque[Buffer]) -> int:
+def _receive(sock: socket.socket, buffer: bytearray, start: int) -> int:
+    if not start:
+        return sock.recv_into(buffer)
+    with memoryview(buffer) as whole, whole[start:] as room:
+        return sock.recv_into(room)
+
+
+def _send(sock: socket.socket, pieces: list[Buffer]) -> int:
     """How many bytes of the first pieces the system took."""
     if len(pieces) == 1 or not hasattr(sock, "sendmsg"):
         return sock.send(pieces[0])
-    return sock.sendmsg(islice(pieces, MOST_PIECES))
+    return sock.sendmsg(pieces if len(pieces) <= MOST_PIECES else pieces[:MOST_PIECES])
 
 
-def _drop_sent(pieces: deque[Buffer], sent: int) -> None:
-    while pieces and sent >= len(pieces[0]):
-        sent -= len(pieces.popleft())
+def _drop_sent(pieces: list[Buffer], sent: int) -> None:
+    whole = 0
+    for each in pieces:
+        if sent < len(each):
+            break
+        sent -= len(each)
+        whole += 1
+    del pieces[:whole]
     if sent:
         pieces[0] = memoryview(pieces[0])[sent:]
 

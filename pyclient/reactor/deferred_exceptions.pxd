@@ -1,8 +1,25 @@
-# The state of the interpreter's threads that holds exceptions back, and the fields of who does it.
+# What the interpreter knows of its threads, and the fields of who changes that.
 cimport cython
 
 cdef extern from *:
     """
+    #ifndef Py_BUILD_CORE
+    #define Py_BUILD_CORE 1
+    #endif
+    #include "internal/pycore_runtime.h"
+
+    /* Let no thread pass for the one that runs signal handlers; 0 if this one does not run them. */
+    static unsigned long pyclient_defer_signals(void)
+    {
+        unsigned long main = (unsigned long)_PyRuntime.main_thread;
+        if (main != PyThread_get_thread_ident())
+            return 0;
+        _PyRuntime.main_thread = 0;
+        return main;
+    }
+
+    static void pyclient_restore_signals(unsigned long main) { _PyRuntime.main_thread = main; }
+
     #ifndef Py_GIL_DISABLED
     /* Let exceptions that other threads raise into this one go to a new state of a thread; NULL if they do already. */
     static PyThreadState *pyclient_defer_exceptions(void)
@@ -43,14 +60,17 @@ cdef extern from *:
     ctypedef struct PyThreadState:
         pass
 
-    PyThreadState *defer_exceptions "pyclient_defer_exceptions"()
-    void raise_deferred "pyclient_raise_deferred"(PyThreadState *box)
+    unsigned long defer_signals "pyclient_defer_signals"() noexcept
+    void restore_signals "pyclient_restore_signals"(unsigned long main) noexcept
+    PyThreadState *defer_exceptions "pyclient_defer_exceptions"() noexcept
+    void raise_deferred "pyclient_raise_deferred"(PyThreadState *box) noexcept
 
 
 @cython.final
 @cython.no_gc
 cdef class DeferredExceptions:
     cdef PyThreadState *_box
+    cdef unsigned long _main
 
     # Private.
-    cdef object _release(self)
+    cdef object _end(self)

@@ -64,8 +64,8 @@ cdef class Reactor:
     cdef readonly object poller
     cdef public object current       # the task whose step runs
     cdef readonly bint closed
-    cdef object _guard               # defers exceptions from outside while interpreted code runs in a step
-    cdef object _guarded
+    cdef object _defer               # holds back exceptions from outside while interpreted code runs in a step
+    cdef object _deferred            # its result
     cdef object _notify              # makes the leading thread step soon
     cdef object _events              # (sink, events) to report in this step
     cdef object _soon                # callbacks of the next pass

@@ -119,7 +119,7 @@ class Timer:
 @cython.final
 @cython.cclass
 class Reactor:
-    """*guard* has ``hold()`` and ``release(held)``: between them no exception from outside is raised in this thread.
+    """*defer()* holds back what is raised into this thread from outside, until its result's ``release()``.
 
     The fields are declared in reactor.pxd.
     """
@@ -133,8 +133,8 @@ class Reactor:
         if self._lock != cython.NULL:
             free_lock(self._lock)
 
-    def __init__(self, poller, clock=time.monotonic, guard=None):
-        self.poller, self.clock, self._guard = poller, clock, guard
+    def __init__(self, poller, clock=time.monotonic, defer=None):
+        self.poller, self.clock, self._defer = poller, clock, defer
         self._notify, self._shared = poller.wake, poller.shared
         self._events, self._soon, self._posted, self._timers, self._followers = deque(), deque(), deque(), [], deque()
         self._deadline = INFINITY
@@ -254,8 +254,6 @@ class Reactor:
         """In a forked child: descriptors are the parent's, and so is the leader, if there was one."""
         self.closed = True
         self.poller.close()
-        if self._guard is not None:
-            self._guard.forked()
 
     # ---- in a step --------------------------------------------------------------------------------------------------
 
@@ -322,29 +320,29 @@ class Reactor:
     @cython.cfunc
     def _stop_leading(self, waiter: Waiter | None) -> object:
         """Let go, and go on with what was posted meanwhile: its poster may have found the lock taken."""
-        guarded = raised = None
+        deferred = raised = None
         rounds: cython.int = 0
         try:
             while True:
                 self._set_deadline()
                 rounds += 1
                 left: cython.bint = len(self._soon) > 0 or len(self._events) > 0 or rounds == MOST_ROUNDS
-                guarded, self._guarded = self._guarded, None
+                deferred, self._deferred = self._deferred, None
                 if self._raised is not None:
                     raised, self._raised = self._raised, None
                 self._release(waiter, left)
                 if left or not self._has_posted() or not self._try_to_lead():
                     break
-                self._guarded = guarded
+                self._deferred = deferred
                 self._step(waiter)
         except BaseException:
             if self._leader == this_thread():
-                guarded, self._guarded = self._guarded, None
+                deferred, self._deferred = self._deferred, None
                 self._release(waiter, True)
             raise
         finally:
-            if guarded is not None:
-                self._guard.release(guarded)
+            if deferred is not None:
+                deferred.release()
         if raised is not None:
             raise raised
 
@@ -438,8 +436,8 @@ class Reactor:
     @cython.cfunc
     def _enter_interpreted(self) -> object:
         """From here to the end of the step, exceptions from outside are deferred. May raise one that came before."""
-        if self._guarded is None and self._guard is not None and this_thread() != self._background:
-            self._guarded = self._guard.hold()
+        if self._deferred is None and self._defer is not None and this_thread() != self._background:
+            self._deferred = self._defer()
 
     @cython.cfunc
     def _set_deadline(self) -> object:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -48,7 +47,7 @@ class TlsChannel:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = tls.context.wrap_bio(self._incoming, self._outgoing, server_hostname=tls_name(tls.host))
         self._received = bytearray(4096)
-        self._encrypted: deque[Buffer] = deque()
+        self._encrypted: list[Buffer] = []
         self._ended = False
 
     async def shake_hands(self) -> None:
@@ -110,7 +109,7 @@ class TlsChannel:
             self._received = bytearray(4 * size)
         return True
 
-    def write(self, pieces: deque[Buffer]) -> bool:
+    def write(self, pieces: list[Buffer]) -> bool:
         """As `Channel.write`."""
         while self._flush():
             if not pieces:
@@ -118,7 +117,7 @@ class TlsChannel:
             chunk = _take_chunk(pieces)
             taken = self._tls.write(chunk)
             if taken < len(chunk):
-                pieces.appendleft(memoryview(chunk)[taken:])
+                pieces.insert(0, memoryview(chunk)[taken:])
         return False
 
     def _flush(self) -> bool:
@@ -150,17 +149,19 @@ class TlsChannel:
         self._plain.abort()
 
 
-def _take_chunk(pieces: deque[Buffer]) -> Buffer:
+def _take_chunk(pieces: list[Buffer]) -> Buffer:
     """Remove the next chunk from *pieces*; small ones are joined, because each write becomes at least a TLS record.
 
     A view, even of joined pieces: it may be a login, and dumps of local variables show bytes but no view's.
     """
-    room, taken = CHUNK, []
-    while pieces and room:
-        piece = memoryview(pieces.popleft())
-        if len(piece) > room:
-            pieces.appendleft(piece[room:])
-            piece = piece[:room]
-        taken.append(piece)
-        room -= len(piece)
-    return taken[0] if len(taken) == 1 else memoryview(b"".join(taken))
+    size = whole = 0
+    while whole < len(pieces) and size + len(pieces[whole]) <= CHUNK:
+        size += len(pieces[whole])
+        whole += 1
+    taken = pieces[:whole]
+    del pieces[:whole]
+    if pieces and size < CHUNK:
+        first = memoryview(pieces[0])
+        taken.append(first[:CHUNK - size])
+        pieces[0] = first[CHUNK - size:]
+    return memoryview(taken[0] if len(taken) == 1 else b"".join(taken))

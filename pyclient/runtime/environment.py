@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from pyclient.reactor.guard import Guard
+from pyclient.reactor.deferred_exceptions import DeferredExceptions
 from pyclient.reactor.pollers import Poller, SelectorPoller
 from pyclient.reactor.reactor import Reactor
 from pyclient.runtime.network import Network, SocketNetwork
@@ -55,7 +55,7 @@ class Environment:
     """Creates the executor for work that would block a step; the argument names its thread."""
     poller: Callable[[], Poller] = new_poller
     """What the threads of sync clients sleep in."""
-    guard: Callable[[], Guard | None] = Guard
+    defer: Callable[[], DeferredExceptions] | None = DeferredExceptions
     """Defers exceptions from outside; None where none come."""
     seal_inline_bytes: int = SEAL_INLINE_BYTES
     """Compressing more than this is done by a worker."""
@@ -75,7 +75,7 @@ def environment() -> Environment:
 def thread_reactor() -> Reactor:
     """For a sync client."""
     made = environment()
-    return Reactor(made.poller(), made.clock, made.guard())
+    return Reactor(made.poller(), made.clock, made.defer)
 
 
 def loop_reactor() -> Reactor:
@@ -83,7 +83,7 @@ def loop_reactor() -> Reactor:
     from pyclient.reactor.loop_poller import LoopPoller
 
     made = environment()
-    return Reactor(LoopPoller(made.clock), made.clock, made.guard())
+    return Reactor(LoopPoller(made.clock), made.clock, made.defer)
 
 
 @contextlib.contextmanager

@@ -15,8 +15,11 @@ import pytest
 
 from pyclient import Consumer, Delivery, Producer, TopicPartition
 from pyclient.core.connection import State
-from pyclient.errors import DeliveryError, SaslAuthenticationError
+from pyclient.errors import DeliveryError, KafkaError, SaslAuthenticationError
+from pyclient.net.authentication import Authentication
 from pyclient.net.connection import Connection
+from pyclient.net.node_connections import NodeConnections
+from pyclient.net.node_failures import NodeFailures
 from pyclient.testing import LocalCluster, Security
 from pyclient.testing.tokens import unsecured_token
 from tests.broker.durability.load import Load, load
@@ -60,8 +63,6 @@ class Watched:
 
     def __init__(self) -> None:
         self.logins: Counter[Connection] = Counter()
-        self.ends_at: dict[Connection, float] = {}
-        """The earliest time at which the broker's session may end."""
         self.cut: list[str] = []
         """What the broker closed before the session's end."""
 
@@ -82,30 +83,27 @@ class Watched:
         left. Then the broker may close it. Real time does not show who was late, client or broker; virtual time does:
         tests/simulation/test_logins.py.
         """
-        end = self.ends_at.get(connection)
-        return end is None or connection._clock() >= end
+        end = connection.session.ends_at
+        return end is None or time.monotonic() >= end
 
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     """Counts logins, and connections that the broker closed."""
     found = Watched()
-    authenticated, lost = Connection.authenticated, Connection._channel_ended
+    succeeded, lost = Authentication._succeeded, NodeFailures.connection_lost
 
-    def counted(connection: Connection, lifetime: float | None, *args: Any, **kwargs: Any) -> None:
-        authenticated(connection, lifetime, *args, **kwargs)
-        found.logins[connection] += 1
-        if lifetime is not None:
-            found.ends_at[connection] = connection._handshake_at + lifetime
+    def counted(login: Authentication, lifetime: float | None) -> None:
+        succeeded(login, lifetime)
+        found.logins[login._connection] += 1
 
-    def noted(connection: Connection, error: OSError | None) -> None:
-        over = found.is_over(connection)
-        lost(connection, error)
-        if connection.ending is not None and connection.ending.by_peer and not over:
+    def noted(failures: NodeFailures, node: NodeConnections, connection: Connection, cause: KafkaError) -> None:
+        lost(failures, node, connection, cause)
+        if connection.ending is not None and connection.ending.by_peer and not found.is_over(connection):
             found.cut.append(f"{connection.label}: {connection.ending}")
 
-    monkeypatch.setattr(Connection, "authenticated", counted)
-    monkeypatch.setattr(Connection, "_channel_ended", noted)
+    monkeypatch.setattr(Authentication, "_succeeded", counted)
+    monkeypatch.setattr(NodeFailures, "connection_lost", noted)
     return found
 
 

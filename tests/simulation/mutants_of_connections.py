@@ -15,7 +15,7 @@ CONNECTOR: Final = "pyclient.net.connector:Connector"
 DRIVER: Final = "pyclient.client.driver:Driver"
 POOL: Final = "pyclient.net.pool:ConnectionPool"
 RECONNECTS: Final = "pyclient.core.connection:Reconnects"
-RENEWAL_AFTER: Final = "pyclient.core.sasl:renewal_after"
+RENEWAL_AFTER: Final = "pyclient.core.session:renewal_after"
 
 # --- connections -----------------------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ def _(original: Target) -> Target:
 
 # --- logins ----------------------------------------------------------------------------------------------------------
 
-bug("logins", "requests are written after the end of the session", "KIP-368", "pyclient.core.sasl:Session.is_over", has_tokens)(returns(False))
+bug("logins", "requests are written after the end of the session", "KIP-368", "pyclient.core.session:Session.is_over", has_tokens)(returns(False))
 bug("logins", "a renewal is not notified when nothing is in flight any more", "M11: stuck", "pyclient.net.in_flight:InFlightRequests.notify_if_empty")(nothing)
 
 

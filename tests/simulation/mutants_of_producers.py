@@ -4,7 +4,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-import attrs
 
 from pyclient.core.sending.produce_outcome import GiveUp, Split, Stored, TryAgain
 from tests.simulation.mutation import Museum, Target, Without, nothing, returns
@@ -74,7 +73,7 @@ def _(original: Target) -> Target:
 # --- outcomes --------------------------------------------------------------------------------------------------------
 
 
-@bug("produce", "a lost response counts as success", "franz-go: success reported on UNKNOWN_SERVER_ERROR", "pyclient.core.sending.produce_request:BatchesOfRequest._outcomes")
+@bug("produce", "a lost response counts as success", "franz-go: success reported on UNKNOWN_SERVER_ERROR", "pyclient.core.sending.produce_request:ProduceRequest._outcomes")
 def _(original: Target) -> Target:
     def verdicts(*arguments: Any) -> Iterator[tuple[Any, Any]]:
         for batch, verdict in original(*arguments):
@@ -91,7 +90,7 @@ def _(_original: Target) -> Target:
 def _(original: Target) -> Target:
     def judge(*arguments: Any) -> Any:
         verdict = original(*arguments)
-        return attrs.evolve(verdict, base_offset=verdict.base_offset + 1) if isinstance(verdict, Stored) else verdict
+        return Stored(verdict.base_offset + 1, verdict.append_time) if isinstance(verdict, Stored) else verdict
     return judge
 
 

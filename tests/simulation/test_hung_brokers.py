@@ -9,6 +9,7 @@ import pytest
 from pyclient.net.pool import ConnectionPool
 from pyclient.testing.simulation.faults import Fault
 from pyclient.testing.simulation.run import Outcome, Run
+from tests.twins import needs_twins
 
 SEEDS = range(1, 7)
 
@@ -32,6 +33,7 @@ def test_records_go_on_soon_after_a_partition_has_a_live_leader(seed: int) -> No
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients of a broken run stay open
+@needs_twins
 def test_the_invariant_sees_a_client_that_waits_for_hung_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConnectionPool, "_look_for_silence", lambda self, now: None)
     assert any(outcome(seed).broken for seed in SEEDS)

@@ -13,12 +13,14 @@ from tests.simulation.mutants import every_mutant, museum
 from tests.simulation import rewritten
 from tests.simulation.mutation import Mutant, Patch, Rewrite, StaleMutantError, applied, resolved
 from tests.simulation.seen_by_unit_tests import EXEMPT
+from tests.twins import needs_twins
 
 ROOT = Path(__file__).parents[2]
 AREAS = ("produce", "fetch", "followers", "sessions", "positions", "classic", "KIP-848", "commits", "transactions", "connections", "hung brokers", "logins", "metadata", "user",
          "reactor", "tasks", "channels", "portals")
 
 
+@needs_twins
 @pytest.mark.parametrize("mutant", every_mutant(), ids=lambda each: each.name)
 def test_the_target_of_each_mutant_exists(mutant: Mutant) -> None:
     with applied(mutant):
@@ -39,6 +41,7 @@ def test_every_exempt_mutant_exists_and_its_unit_test_too() -> None:
         assert f"def {name}(" in (ROOT / file).read_text(), name
 
 
+@needs_twins
 def test_a_mutant_is_taken_away_after_its_block() -> None:
     patches = [each.change for each in museum() if isinstance(each.change, Patch)]
     before = [resolved(patch.target)[2] for patch in patches]

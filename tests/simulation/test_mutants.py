@@ -19,6 +19,7 @@ from tests.simulation.mutants import every_mutant, named
 from tests.simulation.mutation import Rewrite
 from tests.simulation.seen_by_unit_tests import EXEMPT
 from tests.simulation.situations import seeds_for
+from tests.twins import use_twins
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
 SEEDS: Final = 40
@@ -35,7 +36,7 @@ def test_some_seed_finds_every_mutant(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [each.name for each in every_mutant() if each.name not in EXEMPT]
     found: dict[str, Finding] = {}
     with contextlib.ExitStack() as pools:
-        general = pools.enter_context(ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")))
+        general = pools.enter_context(ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn"), use_twins))
         for search in as_completed([_pool(name, general, pools).submit(hunt, name, _seeds(name, hints.get(name))) for name in names]):
             finding = search.result()
             found[finding.mutant] = finding
@@ -69,7 +70,7 @@ def _exit_code(*tests: str, mutant: str | None = None) -> int:
     plugins = [] if mutant is None else ["-p", with_a_mutant.__name__]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins, *sorted(tests)], cwd=ROOT, timeout=900, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), with_a_mutant.VARIABLE: mutant or ""})
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYCLIENT_PURE": "1", with_a_mutant.VARIABLE: mutant or ""})
     return done.returncode
 
 

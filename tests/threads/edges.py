@@ -160,7 +160,7 @@ def put_edges(patch: pytest.MonkeyPatch, coin: Coin) -> None:
     edgy_environment = Environment(poller=lambda: EdgyPoller(new_poller(), coin), clock=coin.around(time.monotonic))
     patch.setattr("pyclient.runtime.environment._current", ContextVar("edgy environment", default=edgy_environment))
     patch.setattr("pyclient.metrics.RLock", EdgyThreading(coin).RLock)
-    for between in ("topic_compression.compress", "sealing.crc32c", "batch.batch_header"):
+    for between in ("topic_compression.compress", "sealing.crc32c"):
         name = f"pyclient.buffers.{between}"
         patch.setattr(name, coin.around(_found(name)))
     patch.setattr("pyclient.producer.core.Accumulator", lambda **made: edgy(Accumulator, coin, **made))

@@ -1,9 +1,7 @@
 """Signal handlers, Ctrl-C and finalizers may run anywhere in the main thread, and may use the clients."""
 from __future__ import annotations
 
-import contextlib
 import gc
-import signal
 import subprocess
 import sys
 import warnings
@@ -23,9 +21,7 @@ from pyclient.errors import ClientClosedError, DeliveryError, WakeupError
 from pyclient.runtime import portals
 from pyclient.runtime.environment import thread_reactor
 from pyclient.runtime.portals import Call, ThreadPortal
-from pyclient.reactor.deferred_signals import DeferredSignals, Held
 from pyclient.records import TopicPartition
-from tests.interrupted_at import interrupted_at
 from tests.threads.team import Team
 from tests.unit.buffers.accumulators import Clock, accumulator
 
@@ -233,22 +229,3 @@ def test_Ctrl_C_while_a_sender_starts_to_wait_for_memory_leaves_no_waiter() -> N
     finally:
         with pytest.raises(DeliveryError):
             producer.close(0)
-
-
-def test_ctrl_c_at_any_byte_code_of_a_hold_leaves_handlers_that_the_next_hold_defers() -> None:
-    """A list of handlers that was not complete counted as the present one: from then on no handler was deferred."""
-    number, going_on = 1, True
-    before = signal.getsignal(signal.SIGINT)
-    while going_on:
-        signals = DeferredSignals()
-        held: list[Held | None] = []
-        going_on = interrupted_at(number, lambda signals=signals, held=held: held.append(signals.hold()))  # type: ignore[misc]
-        for each in held:
-            with contextlib.suppress(KeyboardInterrupt):
-                signals.release(each)
-        assert signal.getsignal(signal.SIGINT) is before, f"byte code {number}"
-        again = signals.hold()
-        assert signal.getsignal(signal.SIGINT) is not before, f"byte code {number}"
-        signals.release(again)
-        number += 1
-    assert number > 20

@@ -105,10 +105,10 @@ def test_a_must_without_a_measurement_is_not_reported() -> None:
 
 
 def test_stages_of_a_record_add_up_to_its_time_when_two_threads_run_at_once() -> None:
-    moments = {"begin": 1.0, "send returns": 1.5, "turn begins": 1.25, "write begins": 2.0, "result returns": 3.0}
+    moments = {"begin": 1.0, "send returns": 1.5, "write begins": 1.25, "write ends": 2.0, "result returns": 3.0}
     stages = _timeline.durations(moments)
     assert sum(stages.values()) == pytest.approx(2.0)
-    assert stages[_timeline.STAGES["turn begins"]] == 0.25
+    assert stages[_timeline.STAGES["write begins"]] == 0.25
     assert stages[_timeline.STAGES["send returns"]] == 0.25
 
 

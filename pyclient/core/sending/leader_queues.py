@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """Where the partitions with unsent batches wait (P12, P13).
 
 At their leader's node, without a leader, or in a pause after a failure. Knows queues, leaders and pauses; knows no
@@ -10,6 +11,7 @@ import attrs
 
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.queues import PartitionQueue
+from pyclient.core.manager import earliest
 from pyclient.core.metadata import Metadata
 from pyclient.core.sending.sequencing import Leader
 
@@ -42,7 +44,6 @@ class LeaderQueues:
         self._follow_leaders(now)
         self._place_ready(now)
 
-    @property
     def waiting(self) -> bool:
         """Whether a queue waits at some node."""
         return any(self._by_leader.values())
@@ -62,7 +63,7 @@ class LeaderQueues:
         """Put a queue where its leader is now; returns that node, None if it waits for a leader or in a pause."""
         if queue in self._pauses:
             return None
-        self._metadata.want(queue.topic, now)  # also while nothing new is sent: a batch that waits must find its leader
+        self._want(queue, now)
         leader = self.known_leader(queue)
         if leader is None:
             self._leaderless[queue] = None
@@ -96,22 +97,26 @@ class LeaderQueues:
         if self._cluster is not cluster:
             self._cluster = cluster
             self._leaders.clear()
-        try:
+        if queue in self._leaders:
             return self._leaders[queue]
-        except KeyError:
-            node = cluster.leader(queue.topic_partition)
-            topic = cluster.topics.get(queue.topic)
-            found = None if node is None or topic is None else Leader(node, topic.id, self._leader_epoch(queue))
-            self._leaders[queue] = found
-            return found
+        node = cluster.leader(queue.topic_partition)
+        topic = cluster.topics.get(queue.topic)
+        found = None if node is None or topic is None else Leader(node, topic.id, self._leader_epoch(queue))
+        self._leaders[queue] = found
+        return found
 
     def next_deadline(self) -> float | None:
         """The end of the next pause."""
-        return min((pause.until for pause in self._pauses.values()), default=None)
+        return earliest(*[pause.until for pause in self._pauses.values()]) if self._pauses else None
+
+    def _want(self, queue: PartitionQueue, now: float) -> None:
+        """Keep the topic in the view also while nothing new is sent: a batch that waits must find its leader."""
+        self._metadata.want(queue.topic, now)
 
     def _place_ready(self, now: float) -> None:
         """The Accumulator reports each ready queue once: when `place` raises, the others are kept for the next turn."""
-        self._unplaced.update(dict.fromkeys(self._accumulator.take_ready(now)))
+        for queue in self._accumulator.take_ready(now):
+            self._unplaced[queue] = None
         while self._unplaced:
             queue = next(iter(self._unplaced))
             self.place(queue, now)
@@ -130,6 +135,8 @@ class LeaderQueues:
             self.place(queue, now)
 
     def _end_pauses(self, now: float) -> None:
+        if not self._pauses:
+            return
         for queue in [queue for queue, pause in self._pauses.items() if now >= pause.until]:
             del self._pauses[queue]
             self.place(queue, now)

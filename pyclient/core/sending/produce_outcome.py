@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """What the answer to Produce means for one partition's batch.
 
 Pure functions; the test is a table of all error codes.
@@ -26,16 +27,26 @@ def _known(offset: int) -> int:
     return offset if 0 <= offset < PAST_OFFSETS else UNKNOWN
 
 
-@attrs.define
 class Stored:
     """The batch is in the log from *base_offset* on (`UNKNOWN`: the broker does not say, or says what is no offset).
 
     *append_time* in ms is set if the broker timestamps records, else -1.
     """
 
-    base_offset: int = attrs.field(converter=_known)
-    append_time: int = -1
-    in_doubt: ClassVar = False
+    in_doubt = False
+    __match_args__ = ("base_offset", "append_time")
+
+    def __init__(self, base_offset: int, append_time: int = -1) -> None:
+        self.base_offset = _known(base_offset)
+        self.append_time = append_time
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stored) and (self.base_offset, self.append_time) == (other.base_offset, other.append_time)
+
+    def __repr__(self) -> str:
+        return f"Stored(base_offset={self.base_offset}, append_time={self.append_time})"
 
 
 @attrs.frozen

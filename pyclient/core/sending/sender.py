@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """Decides which batches leave in which Produce request, and what each answer means for its batch.
 
 Covers P11–P14, P17, P18 and P22. Knows queues, deadlines and limits. `LeaderQueues` knows where a queue waits;
@@ -17,13 +18,13 @@ from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.batch import Batch, BatchState
 from pyclient.buffers.queues import PartitionQueue
 from pyclient.core.backoff import WaitPolicy
-from pyclient.core.manager import Ready, Request, Use, earliest
+from pyclient.core.manager import Ready, earlier, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.core.sending.adaptive_partitioning import AdaptivePartitioning
 from pyclient.core.sending.delivery_errors import expired, given_up, in_doubt, record_errors
 from pyclient.core.sending.leader_queues import LeaderQueues
-from pyclient.core.sending.produce_outcome import UNKNOWN, GiveUp, ProduceOutcome, Split, Stored, TryAgain
-from pyclient.core.sending.produce_request import BatchOutcomes, produce_request
+from pyclient.core.sending.produce_outcome import UNKNOWN, ProduceOutcome, Split, Stored, TryAgain
+from pyclient.core.sending.produce_request import PRODUCE, BatchOutcomes, ProduceRequest
 from pyclient.core.sending.producer_ids import IdSource
 from pyclient.core.sending.sequencing import PartitionSequence
 from pyclient.core.sending.transactional_sequence import TransactionalSequence
@@ -76,6 +77,9 @@ class Sealer(Protocol):
 class BatchListener:
     """Is notified of what happens to batches, for metrics. This one ignores it."""
 
+    def leaves(self, batch: Batch, node: int, sequence: PartitionSequence) -> None:
+        """The batch is next for this node; *sequence* has its partition's batches in flight."""
+
     def sent(self, batches: list[Batch]) -> None:
         """The batches of one request go to the network, each for its ``attempts``-th time."""
 
@@ -112,11 +116,12 @@ class Sender:
         self._in_flight = 0  # batches
         self._oldest_open = limits.linger + OLDEST_OPEN * limits.delivery_timeout
         self._close_at = 0.0  # when to look for old open batches again
+        self._delivery_timeout = limits.delivery_timeout
         self._adaptive = AdaptivePartitioning(accumulator, limits.availability_timeout) if limits.adaptive else None
 
     # ---- the manager ------------------------------------------------------------------------------------------------
 
-    def poll(self, now: float, ready: Ready) -> Iterator[Request]:
+    def poll(self, now: float, ready: Ready) -> Iterator[ProduceRequest]:
         """Requests as full as ``max_request_size`` allows, as many for each node as it has room for."""
         self._expire(now)
         self._close_old(now)
@@ -124,10 +129,10 @@ class Sender:
         self._queues.update(now)
         stuck: list[int] = []
         for node in self._queues.nodes():
-            room = at_first = ready.slots(node, Use.PRODUCE)
+            room = at_first = ready.slots(node, PRODUCE)
             while room and (request := self._drain(node, now)) is not None:
                 yield request
-                room = min(room - 1, ready.slots(node, Use.PRODUCE))
+                room = min(room - 1, ready.slots(node, PRODUCE))
             if not at_first or (not room and self._has_more(node)):
                 stuck.append(node)
         if self._adaptive is not None:
@@ -135,10 +140,13 @@ class Sender:
 
     def next_deadline(self) -> float | None:
         """The next linger, end of a pause, expiry, or node to avoid."""
+        first = earlier(self._accumulator.next_linger(), self._queues.next_deadline())
+        if self._adaptive is not None:
+            first = earlier(first, self._adaptive.next_deadline())
         oldest = self._accumulator.oldest()
-        expiry = oldest.created + self._limits.delivery_timeout if oldest is not None else None
-        avoiding = self._adaptive.next_deadline() if self._adaptive is not None else None
-        return earliest(self._accumulator.next_linger(), self._queues.next_deadline(), expiry, self._closes_at(), avoiding)
+        if oldest is None:
+            return first
+        return earliest(first, oldest.created + self._delivery_timeout, self._closes_at())
 
     def idle(self) -> bool:
         """Whether nothing waits and nothing is in flight."""
@@ -216,7 +224,7 @@ class Sender:
 
     # ---- draining ---------------------------------------------------------------------------------------------------
 
-    def _drain(self, node: int, now: float) -> Request | None:
+    def _drain(self, node: int, now: float) -> ProduceRequest | None:
         """At most one batch per partition, oldest-served first, at least one batch however large (P14)."""
         batches: list[Batch] = []
         size = 0
@@ -276,9 +284,9 @@ class Sender:
             return None
         while True:
             batch = self._accumulator.head(queue)
-            if batch is not None and batch.state is BatchState.SEALING:
+            if batch is not None and batch.is_sealing:
                 self._seal(batch)  # perhaps in another thread; a batch that cannot be compressed has left the queue afterwards
-            if batch is not None and batch.state is BatchState.SEALED:
+            if batch is not None and batch.is_sealed:
                 return batch if sequence.may_send(batch) and self._admits(batch, now) else None
             if not self._accumulator.still_ready(queue):
                 return None
@@ -291,31 +299,34 @@ class Sender:
 
     def _new_sequence(self) -> PartitionSequence:
         if self._transactions is not None:
-            return TransactionalSequence(self._limits.in_flight, epochs=self._transactions)
-        return PartitionSequence(self._limits.in_flight, stamps=self._ids is not None)
+            return TransactionalSequence(self._limits.in_flight, self._transactions)
+        return PartitionSequence(self._limits.in_flight, self._ids is not None)
 
     def _start(self, batch: Batch, node: int, now: float) -> bool:
         """The batch goes to the network; returns whether more of its partition may."""
         sequence, leader = self._sequence(batch.queue), self._queues.leader(batch.queue, node)
+        self._listener.leaves(batch, node, sequence)
         producer_id = None if self._ids is None else self._ids.current
-        if producer_id is not None:
-            sequence.prepare(now, leader, producer_id, lambda: self._accumulator.unstamp(batch.queue))
+        if producer_id is not None and sequence.prepare(now, leader, producer_id):
+            self._accumulator.unstamp(batch.queue)
         sequence.sent(batch, leader)
         if self._transactions is not None:
             self._transactions.left(batch.queue.topic_partition, now)
         self._in_flight += 1
         return self._accumulator.start(batch)
 
-    def _request(self, node: int, batches: list[Batch]) -> Request:
+    def _request(self, node: int, batches: list[Batch]) -> ProduceRequest:
         self._listener.sent(batches)
-        transactional_id, versions = (None, None) if self._transactions is None else (self._transactions.transactional_id, self._transactions.produce_versions)
-        return produce_request(node, batches, self._metadata.cluster, acks=self._limits.acks, timeout=self._limits.request_timeout,
-                               ended=self._ended, transactional_id=transactional_id, versions=versions)
+        transactions, limits = self._transactions, self._limits
+        if transactions is None:
+            return ProduceRequest(node, batches, self._metadata.cluster, limits.acks, limits.request_timeout, self)
+        return ProduceRequest(node, batches, self._metadata.cluster, limits.acks, limits.request_timeout, self,
+                              transactions.transactional_id, transactions.produce_versions)
 
     # ---- outcomes ---------------------------------------------------------------------------------------------------
 
-    def _ended(self, now: float, outcomes: BatchOutcomes) -> bool:
-        """Settle each batch of a request; returns whether everything is stored and nothing else waits."""
+    def ended(self, now: float, outcomes: BatchOutcomes) -> bool:
+        """As `Owner.ended`: settle each batch; True if everything is stored and nothing else waits."""
         quiet = True
         if self._transactions is not None:
             self._transactions.markers.stored(now)
@@ -323,37 +334,41 @@ class Sender:
             sequence = self._sequence(batch.queue)
             sequence.ended(batch, now)
             self._in_flight -= 1
-            outcome = sequence.interpret(batch, answered, first=batch.queue.waiting[0] is batch)
+            outcome = sequence.interpret(batch, answered, batch.queue.waiting[0] is batch)
             self._settle(now, sequence, batch, outcome)
             self._retire_id(sequence)
             if not isinstance(outcome, Stored) or self._accumulator.still_ready(batch.queue):
                 self._queues.place(batch.queue, now)  # records that came in meanwhile may leave now
                 quiet = False
-        return quiet and not self._queues.waiting and (self._transactions is None or not self._transactions.is_ending)
+        return quiet and not self._queues.waiting() and (self._transactions is None or not self._transactions.is_ending)
 
     def _settle(self, now: float, sequence: PartitionSequence, batch: Batch, outcome: ProduceOutcome) -> None:
         overdue = batch.result.done  # it expired or was abandoned in flight; from now on its buffer is not read any more
-        batch.in_doubt |= outcome.in_doubt
-        match outcome:
-            case Stored(base_offset, append_time):
-                sequence.stored()
-                if base_offset == UNKNOWN and self._limits.acks:
-                    _log.debug("a batch of %s is stored at an unknown offset", batch.queue.topic_partition)
-                if not overdue:
-                    self._listener.stored(batch)
-                    batch.result.complete(base_offset, append_time)
-                self._accumulator.release(batch)
-            case Split() if batch.count > 1 and not overdue:
-                batch.in_doubt = False  # if it is too large now, earlier attempts were too
-                self._split(sequence, batch)
-            case TryAgain(error, moved=moved) if batch.attempts <= self._limits.retries and not overdue:
-                sequence.failed()
-                self._retry(now, batch, error, moved=moved)
-            case TryAgain(error) | GiveUp(error) | Split(error):
-                self._skip(sequence, batch)
-                if not overdue:
-                    self._fail(batch, given_up(batch, error), record_errors(outcome))
-                self._accumulator.release(batch)
+        if isinstance(outcome, Stored):
+            self._stored(sequence, batch, outcome, overdue)
+            return
+        if outcome.in_doubt:
+            batch.in_doubt = True
+        if isinstance(outcome, Split) and batch.count > 1 and not overdue:
+            batch.in_doubt = False  # if it is too large now, earlier attempts were too
+            self._split(sequence, batch)
+        elif isinstance(outcome, TryAgain) and batch.attempts <= self._limits.retries and not overdue:
+            sequence.failed()
+            self._retry(now, batch, outcome.error, outcome.moved)
+        else:
+            self._skip(sequence, batch)
+            if not overdue:
+                self._fail(batch, given_up(batch, outcome.error), record_errors(outcome))
+            self._accumulator.release(batch)
+
+    def _stored(self, sequence: PartitionSequence, batch: Batch, outcome: Stored, overdue: bool) -> None:
+        sequence.stored()
+        if outcome.base_offset == UNKNOWN and self._limits.acks:
+            _log.debug("a batch of %s is stored at an unknown offset", batch.queue.topic_partition)
+        if not overdue:
+            self._listener.stored(batch)
+            batch.result.complete(outcome.base_offset, outcome.append_time)
+        self._accumulator.release(batch)
 
     def _split(self, sequence: PartitionSequence, batch: Batch) -> None:
         """Its halves are sent instead; in a transaction they take its sequences."""
@@ -381,7 +396,7 @@ class Sender:
         if self._ids is not None and sequence.producer_id is not None and sequence.needs_new_id:
             self._ids.retire(sequence.producer_id)
 
-    def _retry(self, now: float, batch: Batch, error: KafkaError, *, moved: bool) -> None:
+    def _retry(self, now: float, batch: Batch, error: KafkaError, moved: bool) -> None:
         batch.last_error = error
         self._accumulator.retry(batch)
         self._queues.pause(batch.queue, now + self._backoff.after(batch.attempts, error))
@@ -400,7 +415,10 @@ class Sender:
     def _closes_at(self) -> float | None:
         """When to look for old open batches."""
         oldest = self._accumulator.oldest()
-        return None if oldest is None else max(oldest.created + self._oldest_open, self._close_at)
+        if oldest is None:
+            return None
+        due = oldest.created + self._oldest_open
+        return max(due, self._close_at)
 
     def _close_old(self, now: float) -> None:
         due = self._closes_at()
@@ -413,7 +431,7 @@ class Sender:
     def _expire(self, now: float) -> None:
         """Batches older than ``delivery_timeout_ms`` fail, wherever they are (P18)."""
         while (batch := self._accumulator.oldest()) is not None:
-            if now < batch.created + self._limits.delivery_timeout:
+            if now < batch.created + self._delivery_timeout:
                 return
             unsent = batch.state is not BatchState.IN_FLIGHT
             self._accumulator.drop(batch)  # first: a record appended to it from now on would never be settled

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The order in which one partition's batches are sent, and their producer id, epoch and sequence.
 
 Covers P15–P17, P19 and I01–I09. Knows batches and their outcomes; knows no leaders, requests or clocks. Rules:
@@ -13,10 +14,7 @@ Covers P15–P17, P19 and I01–I09. Knows batches and their outcomes; knows no 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from typing import Final, NamedTuple
-
-import attrs
 
 from pyclient.buffers.batch import Batch
 from pyclient.core.sending.produce_outcome import GiveUp, ProduceOutcome, Stored, TryAgain
@@ -70,6 +68,9 @@ SEQUENCE_TRANSITIONS: Final[Transitions[SequenceState, SequenceEvent]] = Transit
 })
 
 
+PROBING, FLOWING, DRAINING = SequenceState.PROBING, SequenceState.FLOWING, SequenceState.DRAINING
+
+
 class Leader(NamedTuple):
     """A partition's leader: the node, the topic's id (None: the brokers have no ids), and the epoch it leads in."""
 
@@ -78,49 +79,53 @@ class Leader(NamedTuple):
     epoch: int = -1
 
 
-@attrs.define(eq=False)
 class PartitionSequence:
-    """The batches of one partition that are in flight, in the order of their sequences; at most *limit*."""
+    """The batches of one partition that are in flight, in the order of their sequences; at most *limit*.
 
-    limit: int
-    stamps: bool = True
-    """False for a producer that is not idempotent: no batch is numbered, and one at a time keeps the order (P17)."""
-    state: SequenceState = SequenceState.PROBING
-    in_flight: list[Batch] = attrs.field(factory=list)
-    idle_since: float = 0.0
-    """When the last request ended, in seconds of the client's clock."""
-    leader: Leader | None = None
-    producer_id: int | None = None
-    epoch: int = 0
-    next_sequence: int = 0
+    *stamps* is False for a producer that is not idempotent: no batch is numbered, and one at a time keeps the order
+    (P17).
+    """
+
+    def __init__(self, limit: int, stamps: bool = True) -> None:
+        self.limit = limit
+        self.stamps = stamps
+        self.state = SequenceState.PROBING
+        self.in_flight: list[Batch] = []
+        self.idle_since = 0.0
+        """When the last request ended, in seconds of the client's clock."""
+        self.leader: Leader | None = None
+        self.producer_id: int | None = None
+        self.epoch = 0
+        self.next_sequence = 0
 
     def has_room(self, to: Leader) -> bool:
         """Whether a batch may leave now. While others are in flight, only to the same leader."""
         if not self.in_flight:
             return True
-        return self.stamps and self.state is SequenceState.FLOWING and to == self.leader and len(self.in_flight) < self.limit
+        return self.stamps and self.state is FLOWING and len(self.in_flight) < self.limit and to == self.leader
 
     def may_send(self, batch: Batch) -> bool:
         """Whether the partition's next batch may leave: one that was sent before goes alone."""
         return not self.in_flight or not batch.stamped
 
-    def prepare(self, now: float, to: Leader, producer_id: int, unstamp: Callable[[], object]) -> None:
+    def prepare(self, now: float, to: Leader, producer_id: int) -> bool:
         """Before a batch leaves while none is in flight: follow the leader, and start a new epoch if one is needed.
 
-        *producer_id* is taken by a partition that has none, or has used its last epoch; *unstamp* takes the numbers off
-        the waiting batches.
+        *producer_id* is taken by a partition that has none, or has used its last epoch. True: a new epoch has started,
+        so the waiting batches have no numbers any more.
         """
         if self.in_flight:
-            return
-        if self.leader is not None and self.state is not SequenceState.DRAINING:
-            self._follow(self.leader, to, idle=now - self.idle_since)
-        if self.state is SequenceState.DRAINING:
-            unstamp()
+            return False
+        if self.leader is not None and self.state is not DRAINING:
+            self._follow(self.leader, to, now - self.idle_since)
+        if self.state is DRAINING:
             self._begin(producer_id)
-        elif self.producer_id is None:
+            return True
+        if self.producer_id is None:
             self.producer_id = producer_id
+        return False
 
-    def _follow(self, before: Leader, to: Leader, *, idle: float) -> None:
+    def _follow(self, before: Leader, to: Leader, idle: float) -> None:
         same = before is to  # nearly always: comparing ids of topics takes longer
         if not same and before.topic_id not in (None, to.topic_id):
             self._step(SequenceEvent.GAP)  # the topic was deleted and created again: the new one has no batch of the old one
@@ -136,7 +141,7 @@ class PartitionSequence:
     @property
     def needs_new_id(self) -> bool:
         """Whether the next epoch needs another producer id."""
-        return self.state is SequenceState.DRAINING and self.epoch == LAST_EPOCH
+        return self.state is DRAINING and self.epoch == LAST_EPOCH
 
     def sent(self, batch: Batch, to: Leader) -> None:
         """The batch leaves. Its first attempt numbers it, and it keeps the number (P16)."""
@@ -160,23 +165,23 @@ class PartitionSequence:
         """A batch will be sent again, or was given up though the broker may have it: its sequence counts as used."""
         self._step(SequenceEvent.FAILED)
 
-    def interpret(self, batch: Batch, outcome: ProduceOutcome, *, first: bool) -> ProduceOutcome:
+    def interpret(self, batch: Batch, outcome: ProduceOutcome, first: bool) -> ProduceOutcome:
         """What a sequence error means for this partition; *first*: no unsettled batch of it precedes this one."""
         if not isinstance(outcome, GiveUp) or not batch.stamped:
             return outcome
-        match outcome.error:
-            case DuplicateSequenceError():
-                return Stored(-1)  # an earlier attempt was stored; the broker has forgotten the offset (I03)
-            case OutOfOrderSequenceError() as error if not first:
-                return TryAgain(error)  # the batches before it must be stored first (I04)
-            case OutOfOrderSequenceError() | UnknownProducerIdError() as error:
-                # The broker would recognize a repetition of any batch that was in flight: no waiting batch is stored.
-                batch.in_doubt = False
-                self.gap()
-                return TryAgain(error)
-            case InvalidProducerEpochError() as error if not batch.in_doubt:
-                self.leave_id()
-                return TryAgain(error)
+        error = outcome.error
+        if isinstance(error, DuplicateSequenceError):
+            return Stored(-1)  # an earlier attempt was stored; the broker has forgotten the offset (I03)
+        if isinstance(error, OutOfOrderSequenceError) and not first:
+            return TryAgain(error)  # the batches before it must be stored first (I04)
+        if isinstance(error, OutOfOrderSequenceError | UnknownProducerIdError):
+            # The broker would recognize a repetition of any batch that was in flight: no waiting batch is stored.
+            batch.in_doubt = False
+            self.gap()
+            return TryAgain(error)
+        if isinstance(error, InvalidProducerEpochError) and not batch.in_doubt:
+            self.leave_id()
+            return TryAgain(error)
         return outcome
 
     def gap(self) -> None:

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The order of one partition's batches in transactions: as `PartitionSequence`, under the transactions' producer epoch.
 
 A gap cannot be closed by an epoch of the partition's own: it ends the transaction. The partition sends no more until
@@ -5,10 +6,8 @@ the transactions have a new epoch, and begins with sequence 0 then.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
-
-import attrs
 
 from pyclient.buffers.batch import Batch
 from pyclient.core.sending.produce_outcome import ProduceOutcome, GiveUp, Stored, TryAgain
@@ -23,11 +22,12 @@ class Epochs(Protocol):
     producer: ProducerId
 
 
-@attrs.define(eq=False)
 class TransactionalSequence(PartitionSequence):
     """The batches of one partition that are in flight, within transactions."""
 
-    epochs: Epochs = attrs.field(kw_only=True)
+    def __init__(self, limit: int, epochs: Epochs) -> None:
+        PartitionSequence.__init__(self, limit)
+        self.epochs = epochs
 
     @property
     def is_broken(self) -> bool:
@@ -42,19 +42,20 @@ class TransactionalSequence(PartitionSequence):
     def has_room(self, to: Leader) -> bool:
         """As `PartitionSequence.has_room`; none while it is broken."""
         self._follow_epoch()
-        return not self.is_broken and super().has_room(to)
+        return not self.is_broken and PartitionSequence.has_room(self, to)
 
-    def prepare(self, now: float, to: Leader, producer_id: int, unstamp: Callable[[], object]) -> None:
-        """Before a batch leaves while none is in flight: follow the leader."""
+    def prepare(self, now: float, to: Leader, producer_id: int) -> bool:
+        """Before a batch leaves while none is in flight: follow the leader. Epochs are the coordinator's: False."""
         if not self.in_flight and self.leader is not None and (self.leader != to or now - self.idle_since > PRODUCER_EXPIRATION):
             self._step(SequenceEvent.MOVED)
+        return False
 
     def sent(self, batch: Batch, to: Leader) -> None:
         """As `PartitionSequence.sent`; the batch is part of the transaction."""
         if not batch.stamped:
             self._number(batch, self.next_sequence)
             self.next_sequence = (self.next_sequence + batch.count) % SEQUENCES
-        super().sent(batch, to)
+        PartitionSequence.sent(self, batch, to)
 
     def renumber(self, halves: Iterable[Batch], first: int) -> None:
         """The halves of a batch take its sequences, from *first* on (P20)."""
@@ -62,7 +63,7 @@ class TransactionalSequence(PartitionSequence):
             self._number(half, first)
             first = (first + half.count) % SEQUENCES
 
-    def interpret(self, batch: Batch, outcome: ProduceOutcome, *, first: bool) -> ProduceOutcome:
+    def interpret(self, batch: Batch, outcome: ProduceOutcome, first: bool) -> ProduceOutcome:
         """What a sequence error means here: only those before it may still be missing."""
         if isinstance(outcome, GiveUp) and batch.stamped:
             if isinstance(outcome.error, DuplicateSequenceError):

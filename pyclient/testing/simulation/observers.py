@@ -3,8 +3,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyclient.buffers.batch import Batch
 from pyclient.buffers.pool import Pool
 from pyclient.consumer.core import ConsumerCore
+from pyclient.core.sending.sender import BatchListener
+from pyclient.core.sending.sequencing import PartitionSequence
 from pyclient.records import TopicPartition
 from pyclient.testing.simulation.invariants import Judge
 
@@ -58,13 +61,29 @@ def _observe_rests(placement: Any, rests: dict[TopicPartition, tuple[int, float]
 
 def observe_batches(name: str, sender: Any, judge: Judge) -> None:
     """Evaluate the invariants of each batch that is sent, with its partition's batches in flight."""
-    start = sender._start
-    nodes: dict[Any, int] = {}
+    sender._listener = _Watched(sender._listener, name, judge)
 
-    def started(batch: Any, node: int, now: float) -> Any:
-        sequence = sender._sequence(batch.queue)
-        judge.after("leaves", name, batch, node, [nodes[each] for each in sequence.in_flight], sequence.state.name)
-        nodes[batch] = node
-        return start(batch, node, now)
 
-    sender._start = started
+class _Watched(BatchListener):
+    """What happens to batches, for the judge and for the client's own listener."""
+
+    def __init__(self, own: BatchListener, name: str, judge: Judge) -> None:
+        self._own, self._name, self._judge = own, name, judge
+        self._nodes: dict[Batch, int] = {}
+
+    def leaves(self, batch: Batch, node: int, sequence: PartitionSequence) -> None:
+        """As `BatchListener.leaves`."""
+        self._judge.after("leaves", self._name, batch, node, [self._nodes[each] for each in sequence.in_flight], sequence.state.name)
+        self._nodes[batch] = node
+
+    def sent(self, batches: list[Batch]) -> None:
+        """As `BatchListener.sent`."""
+        self._own.sent(batches)
+
+    def stored(self, batch: Batch) -> None:
+        """As `BatchListener.stored`."""
+        self._own.stored(batch)
+
+    def split(self, batch: Batch) -> None:
+        """As `BatchListener.split`."""
+        self._own.split(batch)

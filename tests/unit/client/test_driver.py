@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-import attrs
 import pytest
 
 from pyclient.codec.apis import Api
@@ -21,6 +20,7 @@ from pyclient.net.pool import ConnectionPool
 from pyclient.runtime.network import SocketNetwork
 from pyclient.runtime.portals import LoopPortal
 from tests.reactors import InSteps, open_portal
+from tests.twins import needs_twins
 from tests.unit.net.test_connection import Clock, until
 from tests.unit.net.test_pool import options, run
 
@@ -50,16 +50,16 @@ class Manager:
             yield self.request()
         if self.unanswered:
             self.unanswered -= 1
-            yield attrs.evolve(self.request(), answered=False)
+            yield self.request(answered=False)
         while self.emit:
             yield self.emit.pop(0)()
 
     def next_deadline(self) -> float | None:
         return self.deadline
 
-    def request(self) -> Request:
+    def request(self, *, answered: bool = True) -> Request:
         """For a node that does not exist: its outcome comes at once."""
-        return Request(node=99, use=Use.CONTROL, api=Api.METADATA, timeout=1, fields=lambda version: {},
+        return Request(node=99, use=Use.CONTROL, api=Api.METADATA, timeout=1, answered=answered, fields=lambda version: {},
                        done=lambda now, outcome: self.outcomes.append(outcome))
 
 
@@ -197,6 +197,7 @@ def test_the_driver_sleeps_to_the_earliest_deadline_and_polls_then() -> None:
     run(test())
 
 
+@needs_twins
 def test_connections_hear_when_the_managers_are_polled_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look for a silent broker waits for that, rather than to wake the client alone."""
     heard: list[float | None] = []
@@ -272,6 +273,7 @@ def test_a_manager_that_never_stops_emitting_is_stopped_and_named(caplog: pytest
     assert "managers still emit requests after 1000 rounds" in caplog.text
 
 
+@needs_twins
 def test_any_number_of_requests_without_a_response_are_sent_without_blocking_the_loop(
         caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConnectionPool, "send", lambda _connections, request: request.done(0.0, Reply(0, None)))  # written, and that is all

@@ -86,7 +86,7 @@ def response(version: int, **changes: Any) -> bytes:
 
 
 def read(version: int, frame: bytes) -> StoredResponse | None:
-    return stored_response(version, memoryview(frame))
+    return stored_response(version, frame)
 
 
 @pytest.mark.parametrize("version", range(9, SPOKEN[Api.PRODUCE].high + 1))
@@ -95,7 +95,8 @@ def test_the_response_of_a_stored_batch_is_read_as_kio_reads_it(version: int, pa
     found = read(version, response(version, index=partition, base_offset=offset, log_append_time=appended, throttle_time=throttled))
     assert found is not None
     assert found.topic == (uuid.UUID(int=5).bytes if version >= TOPIC_IDS_SINCE else "orders")
-    assert found[1:] == (partition, offset, appended, datetime.timedelta(milliseconds=throttled))
+    assert (found.partition, found.base_offset, found.append_time) == (partition, offset, appended)
+    assert found.throttle_time == datetime.timedelta(milliseconds=throttled)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

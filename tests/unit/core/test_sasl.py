@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.core.handshake import HandshakeRequest, Versions
-from pyclient.core.sasl import ROUNDS, Credentials, LoginExchange, Wait, Work, log_in, renewal_after, usable_for
+from pyclient.core.sasl import ROUNDS, Credentials, LoginExchange, Wait, Work, log_in
+from pyclient.core.session import renewal_after, usable_for
 from pyclient.errors import (
     AuthenticationError, DisconnectError, IllegalSaslStateError, KafkaError, ProtocolError, ResponseTimeoutError, SaslAuthenticationError, TokenUnavailableError,
     UnsupportedSaslMechanismError, UnsupportedVersionError,

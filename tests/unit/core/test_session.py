@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from pyclient.core.sasl import LEAST_REST_S, RENEWAL_RETRY_S, Session
+from pyclient.core.session import LEAST_REST_S, RENEWAL_RETRY_S, Session
 
 
 def session(lifetime: float | None, now: float = 100.0) -> Session:

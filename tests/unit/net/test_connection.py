@@ -20,7 +20,7 @@ from pyclient.codec.apis import SPOKEN, Api
 from pyclient.codec.messages import encode_response
 from pyclient.core.connection import State
 from pyclient.core.handshake import ClientInfo, VersionZeroNeededError
-from pyclient.core.manager import NotSent, Outcome, Reply, Request, Unknown, Use
+from pyclient.core.manager import Frame, NotSent, Outcome, Reply, Request, Unknown, Use
 from pyclient.errors import DisconnectError, KafkaError, ProtocolError, ResponseTimeoutError, UnsupportedVersionError
 from pyclient.net.connection import Connection
 from pyclient.net.frame_reader import SCRATCH
@@ -515,7 +515,7 @@ class Arrived:
             self._pieces.appendleft(piece[size:])
         return size
 
-    def write(self, pieces: deque[Buffer]) -> bool:
+    def write(self, pieces: list[Buffer]) -> bool:
         return True
 
     def peer_certificate(self) -> dict[str, Any]:
@@ -536,9 +536,9 @@ class Taking(Connection):
     def __init__(self) -> None:
         super().__init__("the peer", None, reactor=idle_portal().reactor, clock=time.monotonic, max_frame=MAX_FRAME, on_change=lambda: None, on_quiet=lambda: None, on_lost=lambda *_: None,
                          on_answer=lambda *_: None)
-        self.frames: list[memoryview] = []
+        self.frames: list[Frame] = []
 
-    def _on_frame(self, frame: memoryview) -> None:
+    def _on_frame(self, frame: Frame) -> None:
         self.frames.append(frame)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pyclient.core.manager import Frame
 from pyclient.errors import ProtocolError, SslAuthenticationError
 from pyclient.net.frame_reader import MOST_BEFORE_LOGIN, SCRATCH, FrameReader
 from pyclient.net.low_water import LEAST, SLACK, LowWater
@@ -16,7 +17,7 @@ MAX_FRAME = 1 << 20
 class Reader(FrameReader):
     """Keeps its frames, unless *on_frame* gets them."""
 
-    def __init__(self, on_frame: Callable[[memoryview], None] | None = None) -> None:
+    def __init__(self, on_frame: Callable[[Frame], None] | None = None) -> None:
         self.frames: list[bytes] = []
         super().__init__("b1", MAX_FRAME, on_frame or (lambda frame: self.frames.append(bytes(frame))))
 
@@ -77,7 +78,7 @@ def test_a_frame_that_does_not_fit_into_the_scratch_buffer_has_its_own() -> None
 def test_a_closed_connection_takes_no_further_frame_of_the_same_read() -> None:
     frames: list[bytes] = []
 
-    def closes(frame: memoryview) -> None:
+    def closes(frame: Frame) -> None:
         frames.append(bytes(frame))
         reader.stop()
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 import pytest
 
 from pyclient.codec.apis import Api
-from pyclient.core.manager import Reply, Unknown
+from pyclient.core.manager import Outcome, Request, Unknown, Use
 from pyclient.errors import DisconnectError, ProtocolError
 from pyclient.net.in_flight import MAX_CORRELATION_ID, InFlightRequests
 from tests.reactors import idle_portal
 
 
-def written(requests: InFlightRequests, outcomes: list[Reply | Unknown], *, now: float = 0.0, timeout: float = 30.0, end: int = 10,
+def written(requests: InFlightRequests, outcomes: list[Outcome], *, now: float = 0.0, timeout: float = 30.0, end: int = 10,
             patience: float | None = None) -> None:
     requests.next_id()
-    requests.add(Api.METADATA, 9, now, timeout, end, lambda _now, outcome: outcomes.append(outcome), patience=patience)
+    request = Request(node=1, use=Use.CONTROL, api=Api.METADATA, timeout=timeout, patience=patience, done=lambda _now, outcome: outcomes.append(outcome))
+    requests.add(request, 9, now, end)
 
 
 def test_M10_a_response_without_a_request_is_a_protocol_error() -> None:
     with pytest.raises(ProtocolError, match="b1 sent a response although no request was in flight"):
-        InFlightRequests("b1", idle_portal().reactor).answer(memoryview(bytes(8)), 0)
+        InFlightRequests("b1", idle_portal().reactor).answered(bytes(8), 0)
 
 
 def test_M10_a_response_to_a_later_request_is_a_protocol_error() -> None:
@@ -26,14 +27,14 @@ def test_M10_a_response_to_a_later_request_is_a_protocol_error() -> None:
     written(requests, [])
     written(requests, [])
     with pytest.raises(ProtocolError, match="b1 answered request 2, expected 1"):
-        requests.answer(memoryview((2).to_bytes(4, "big")), 100)
+        requests.answered((2).to_bytes(4, "big"), 100)
 
 
 def test_P07_a_response_before_the_request_is_completely_written_is_a_protocol_error() -> None:
     requests = InFlightRequests("b1", idle_portal().reactor)
     written(requests, [], end=10)
     with pytest.raises(ProtocolError, match="before it was completely written"):
-        requests.answer(memoryview((1).to_bytes(4, "big")), 9)
+        requests.answered(memoryview((1).to_bytes(4, "big")), 9)
 
 
 def test_M10_the_first_request_past_its_deadline_is_overdue() -> None:
@@ -48,7 +49,7 @@ def test_M10_the_first_request_past_its_deadline_is_overdue() -> None:
 
 
 def test_a_lost_connection_makes_every_outcome_unknown_once() -> None:
-    requests, outcomes = InFlightRequests("b1", idle_portal().reactor), list[Reply | Unknown]()
+    requests, outcomes = InFlightRequests("b1", idle_portal().reactor), list[Outcome]()
     written(requests, outcomes)
     written(requests, outcomes)
     cause = DisconnectError("lost")
@@ -58,7 +59,7 @@ def test_a_lost_connection_makes_every_outcome_unknown_once() -> None:
 
 
 def test_a_caller_that_waits_no_longer_gets_one_outcome_and_the_response_stays_due() -> None:
-    requests, patient, hasty = InFlightRequests("b1", idle_portal().reactor), list[Reply | Unknown](), list[Reply | Unknown]()
+    requests, patient, hasty = InFlightRequests("b1", idle_portal().reactor), list[Outcome](), list[Outcome]()
     written(requests, patient)
     written(requests, hasty, patience=2.0)
     assert requests.deadline() == 2.0

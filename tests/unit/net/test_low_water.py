@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyclient.core.manager import Frame
 from pyclient.errors import KafkaError
 from pyclient.net.connection import Connection
 from pyclient.net.low_water import LEAST, MOST, SLACK, LowWater
@@ -48,7 +49,7 @@ class Counted(Connection):
         self.wakes += 1
         super()._read()
 
-    def _on_frame(self, frame: memoryview) -> None:
+    def _on_frame(self, frame: Frame) -> None:
         self.frames.append(bytes(frame))
 
 

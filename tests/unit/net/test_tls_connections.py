@@ -43,6 +43,7 @@ from tests.reactors import InSteps, idle_portal, run_in_task
 from tests.unit.net import raw_peers
 from tests.unit.net.peers import Conversation, Peer, Question, Script, broker, metadata, silence, versions
 from tests.unit.net.test_connection import Arrived
+from tests.unit.net.written import Written
 
 SET_UP_S: Final = 5.0
 AT_ONCE_S: Final = 2.5
@@ -476,8 +477,8 @@ def test_a_handshake_that_breaks_on_a_real_network_ends_in_a_clear_error_in_time
 
 
 def unanswered(size: int) -> Request:
-    return Request(node=1, use=Use.PRODUCE, api=Api.PRODUCE, timeout=5.0, versions=VersionRange(9, 9), answered=False,
-                   encode=lambda version, correlation_id, client_id: [correlation_id.to_bytes(4, "big") * (size // 4)], done=lambda now, outcome: None)
+    return Written(lambda _version, number, _client: [number.to_bytes(4, "big") * (size // 4)], node=1, use=Use.PRODUCE, api=Api.PRODUCE, timeout=5.0,
+                   versions=VersionRange(9, 9), answered=False, done=lambda now, outcome: None)
 
 
 class Stalled:

@@ -7,9 +7,10 @@ from typing import Any
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.core.connection import State
 from pyclient.core.handshake import Versions
-from pyclient.core.manager import Request, Unknown, Use
+from pyclient.core.manager import Unknown, Use
 from pyclient.errors import DisconnectError, KafkaError, ProtocolError
 from pyclient.net.connection import Connection
+from tests.unit.net.written import Written
 from tests.unit.reactor.rigs import Make, Rig, over_each_poller, pair, plain_and_tls
 
 SIZE = 1 << 20
@@ -35,9 +36,10 @@ class Linked:
 
     def write(self, *, answered: bool = True) -> None:
         """A large request."""
-        request = Request(
+        request = Written(
+            lambda _version, number, _client: [number.to_bytes(4, "big"), bytearray(SIZE)],
             node=1, use=Use.PRODUCE, api=Api.METADATA, timeout=20.0, done=lambda _now, outcome: self.outcomes.append(outcome), answered=answered,
-            versions=None, encode=lambda _version, number, _client: [number.to_bytes(4, "big"), bytearray(SIZE)])
+            versions=None)
         self.rig.run(lambda: self.connection.send(request))
 
 

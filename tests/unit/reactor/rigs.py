@@ -11,7 +11,6 @@ import ssl
 import struct
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, Self, TypeVar
@@ -368,7 +367,7 @@ class Owner:
         self.read = bytearray()
         self.ended = False
         self.error: OSError | None = None
-        self.pieces: deque[Buffer] = deque()
+        self.pieces: list[Buffer] = []
         self._refused = False
         rig.run(lambda: channel.attach(self._on_events))
 

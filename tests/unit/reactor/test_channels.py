@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import random
 import socket
-from collections import deque
 
 import pytest
 from hypothesis import given, settings
@@ -75,12 +74,20 @@ def test_a_read_changes_nothing_outside_of_its_room(tls: bool) -> None:
         assert rig.run(lambda: channel.read_into(buffer, 10)) == NOTHING
 
 
+class Endless:
+    """A network that is never empty."""
+
+    def read_into(self, buffer: bytearray, start: int) -> int:
+        return len(buffer) - start
+
+
 def test_encrypted_bytes_are_received_in_a_buffer_that_grows_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     with rigs()[0].values[0]() as rig:
         channel, _ = tls_pair(rig)
-        monkeypatch.setattr(PlainChannel, "read_into", lambda _, buffer, start: len(buffer) - start)  # a network that is never empty
-        for _ in range(10):
-            assert channel._receive()
+        with monkeypatch.context() as patched:
+            patched.setattr(channel, "_plain", Endless())
+            for _ in range(10):
+                assert channel._receive()
         assert len(channel._received) == RECEIVED
 
 
@@ -142,7 +149,7 @@ def test_a_plain_channel_keeps_what_the_system_refuses_at_every_split(first: int
         sock.has_sendmsg = has_sendmsg
         for second in range(len(WHOLE) - first + 1):
             peer.received.clear()
-            pieces = deque(PIECES)
+            pieces = list(PIECES)
             for allowed in (first, second, len(WHOLE)):
                 sock.allowed = allowed
                 written = rig.run(lambda: channel.write(pieces))  # noqa: B023 called here
@@ -156,7 +163,7 @@ def test_what_a_plain_channel_keeps_is_not_copied() -> None:
     with rigs()[0].values[0]() as rig:
         channel, sock, _ = limited(rig)
         piece = bytearray(b"0123456789")
-        pieces: deque[Buffer] = deque([piece])
+        pieces: list[Buffer] = [piece]
         sock.allowed = 4
         assert not rig.run(lambda: channel.write(pieces))
         piece[4:6] = b"!!"
@@ -175,14 +182,14 @@ def test_a_tls_channel_keeps_what_the_system_refuses_at_every_split() -> None:
         size = len(WHOLE) + 22  # of its record in TLS 1.3
         for allowed in range(size + 2):
             peer.received.clear()
-            pieces = deque(PIECES)
+            pieces = list(PIECES)
             sock.allowed = allowed
             written = rig.run(lambda: channel.write(pieces))  # noqa: B023 called here
             assert not pieces, "small pieces are joined to one record"
             assert written == (allowed >= size)
             assert channel.unwritten == (not written)
             sock.allowed = 1
-            later: deque[Buffer] = deque([b"!"])
+            later: list[Buffer] = [b"!"]
             assert not rig.run(lambda: channel.write(later))  # noqa: B023 called here
             sock.allowed = 1 << 20
             assert rig.run(lambda: channel.write(later))  # noqa: B023 called here
@@ -215,14 +222,14 @@ def test_more_pieces_than_one_call_takes_arrive() -> None:
     with rigs()[0].values[0]() as rig:
         channel, peer = plain_pair(rig)
         count = 3 * MOST_PIECES + 1
-        assert rig.run(lambda: channel.write(deque(bytes([at % 256]) for at in range(count))))
+        assert rig.run(lambda: channel.write([bytes([at % 256]) for at in range(count)]))
         rig.until(lambda: len(peer.received) == count)
         assert peer.received == bytes(at % 256 for at in range(count))
 
 
 def test_no_dump_of_local_variables_shows_what_is_encrypted() -> None:
     """A first message may be a login."""
-    chunk = _take_chunk(deque([b"\0\0\0\x09", b"marker", b"abc"]))
+    chunk = _take_chunk([b"\0\0\0\x09", b"marker", b"abc"])
     assert bytes(chunk) == b"\0\0\0\x09markerabc"
     assert "marker" not in repr(chunk)
 
@@ -230,7 +237,7 @@ def test_no_dump_of_local_variables_shows_what_is_encrypted() -> None:
 @settings(max_examples=30)
 @given(given_sizes=sizes)
 def test_P07_a_chunk_of_limited_size_is_taken_in_order_and_the_rest_is_not_copied(given_sizes: list[int]) -> None:
-    pieces: deque[Buffer] = deque(bytearray(random.Random(at).randbytes(size)) for at, size in enumerate(given_sizes))
+    pieces: list[Buffer] = [bytearray(random.Random(at).randbytes(size)) for at, size in enumerate(given_sizes)]
     whole, taken = b"".join(pieces), b""
     while pieces:
         chunk = _take_chunk(pieces)
@@ -244,7 +251,7 @@ def test_a_tls_channel_encrypts_no_more_than_a_chunk_ahead_of_the_system() -> No
     with rigs()[0].values[0]() as rig:
         channel, peer = tls_pair(rig, buffer=SMALL_BUFFER)
         peer.reads = False
-        pieces: deque[Buffer] = deque([LARGE])
+        pieces: list[Buffer] = [LARGE]
         assert not rig.run(lambda: channel.write(pieces))
         assert channel.unwritten
         assert sum(map(len, channel._encrypted)) < 1.01 * CHUNK
@@ -305,7 +312,7 @@ def test_a_broken_connection_is_an_error(make: Make, tls: bool) -> None:
         rig.until(lambda: owner.over)
         assert isinstance(owner.error, ConnectionResetError)
         with pytest.raises(OSError, match=r"."):
-            rig.run(lambda: channel.write(deque([b"never"])))
+            rig.run(lambda: channel.write([b"never"]))
 
 
 @over_each_poller

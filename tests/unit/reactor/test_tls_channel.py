@@ -4,7 +4,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,7 +50,7 @@ def test_a_handshake_goes_on_when_the_system_takes_its_bytes_again(allowed: int)
         rig.until(task.done)
         channel = task.result()
         rig.until(lambda: peer.shaken)
-        assert rig.run(lambda: channel.write(deque([HELLO])))
+        assert rig.run(lambda: channel.write([HELLO]))
         rig.until(lambda: peer.received == HELLO)
 
 

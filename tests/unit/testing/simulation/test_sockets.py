@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
@@ -48,7 +48,7 @@ class Here:
         self.got = bytearray()
         self.error: OSError | None = None
         self.calls: Counter[int | str] = Counter()
-        self.left: deque[Any] = deque()
+        self.left: list[Any] = []
         self._changed: Future[None] | None = None
 
     async def open(self) -> None:
@@ -158,7 +158,7 @@ def test_what_came_before_a_reset_in_the_middle_of_a_frame_is_read_or_lost() -> 
             assert isinstance(here.error, ConnectionResetError)
             seen.add(len(here.got))
             with pytest.raises(BrokenPipeError):
-                here.channel.write(deque([b"x"]))
+                here.channel.write([b"x"])
         simulated(seed, test)
     assert seen == {0, len(SENT) // 2}
 
@@ -171,7 +171,7 @@ def test_a_peer_that_closes_half_still_gets_what_is_written() -> None:
         link.far.write(b"lost")
         await here.until(lambda: here.calls["end"])
         assert here.got == b"last"
-        here.channel.write(deque([b"heard"]))
+        here.channel.write([b"heard"])
         link.near.deliver_now()
         assert here.peer.got == b"heard"
 
@@ -181,7 +181,7 @@ def test_a_peer_that_closes_half_still_gets_what_is_written() -> None:
 def test_who_closes_and_has_not_read_everything_resets_the_connection() -> None:
     async def test(here: Here) -> None:
         here.channel.socket.data_received(b"not read")
-        here.channel.write(deque([b"lost"]))
+        here.channel.write([b"lost"])
         link = here.link
         here.channel.close()
         assert link.near.is_closing()

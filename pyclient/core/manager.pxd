@@ -1,0 +1,38 @@
+# C interface: connections register requests and report their outcomes without a Python call.
+cimport cython
+
+
+@cython.final
+cdef class Reply:
+    cdef public int version
+    cdef public object message
+
+
+@cython.final
+cdef class NotSent:
+    cdef readonly object cause
+
+
+@cython.final
+cdef class Unknown:
+    cdef readonly object cause
+
+
+cdef class Request:
+    cdef readonly int node
+    cdef readonly object use
+    cdef readonly object api
+    cdef readonly double timeout
+    cdef readonly object held
+    cdef readonly object patience
+    cdef readonly object fields
+    cdef readonly object versions
+    cdef readonly bint answered
+    cdef object _done
+
+    cpdef object encode(self, int version, int correlation_id, object client_id)
+    cpdef object decode(self, int version, object frame)
+    cpdef bint done(self, double now, object outcome) except -1
+
+
+cpdef object earlier(object one, object other)

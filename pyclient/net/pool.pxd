@@ -1,0 +1,46 @@
+# C interface: the driver writes requests without a Python call.
+cimport cython
+
+from pyclient.core.manager cimport Request
+from pyclient.net.connection cimport Connection
+from pyclient.net.node_connections cimport NodeConnections
+
+
+cdef class ConnectionPool:
+    cdef object _reactor
+    cdef object _options
+    cdef object _network
+    cdef object _clock
+    cdef object _random
+    cdef object _on_change
+    cdef object _on_quiet
+    cdef object _on_silence
+    cdef object _data_use
+    cdef object _on_data
+    cdef double _patience
+    cdef double _looked_at
+    cdef readonly dict _nodes
+    cdef readonly dict _bootstrap
+    cdef readonly object _closing
+    cdef object _metrics
+    cdef readonly object start_window
+    cdef object _throttling
+    cdef readonly object failures
+    cdef readonly object _connector
+    cdef object _due
+    cdef object _next_node_at
+    cdef bint _closed
+
+    @cython.locals(found=NodeConnections)
+    cpdef int slots(self, int node, object use) except -1
+    @cython.locals(found=NodeConnections)
+    cpdef int free(self, int node, object use) except -1
+    @cython.locals(connection=Connection, written=cython.longlong)
+    cpdef Connection send(self, Request request)
+
+    # Private.
+    @cython.locals(found=NodeConnections)
+    cpdef Connection _connection(self, int node, object use)
+    @cython.locals(found=NodeConnections)
+    cdef NodeConnections _node(self, int number)
+    cpdef object _on_answer(self, NodeConnections node, object api, double now, object latency, double throttle)

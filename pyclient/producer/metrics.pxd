@@ -1,0 +1,24 @@
+# C interface: each batch is counted.
+cimport cython
+
+from pyclient.buffers.batch cimport Batch
+from pyclient.buffers.batch_figures cimport RequestFigures, TopicFigures
+from pyclient.core.sending.sender cimport BatchListener
+from pyclient.metric_values cimport Windows
+
+
+@cython.final
+cdef class BatchMetrics(BatchListener):
+    cdef object _metrics
+    cdef object _clock
+    cdef readonly RequestFigures requests
+    cdef Windows _batch_size
+    cdef Windows _queue_time
+    cdef Windows _record_size
+    cdef dict _topics
+
+    @cython.locals(found=TopicFigures)
+    cpdef TopicFigures of(self, str topic)
+
+    # Private.
+    cdef TopicFigures _made(self, str topic)
