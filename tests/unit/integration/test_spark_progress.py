@@ -129,10 +129,10 @@ def test_groups_without_a_cluster_are_refused() -> None:
 
 @pytest.fixture
 def task(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The context of a task."""
-    context: Any = TaskContext()
+    """The context of a task, which ends with the test: where one is set, Spark refuses to start."""
+    monkeypatch.setattr(TaskContext, "_taskContext", None)
+    context: Any = TaskContext()  # sets itself
     context._partitionId, context._attemptNumber, context._localProperties = 2, 1, {}
-    monkeypatch.setattr(TaskContext, "_taskContext", context)
     return context
 
 
