@@ -17,8 +17,9 @@ from unittest import mock
 
 import attrs
 
+from pyclient.reactor.channels import Channel, OnEvents
+
 if TYPE_CHECKING:
-    from pyclient.reactor.channels import Channel
     from pyclient.reactor.pollers import Poller, Sink
     from pyclient.runtime.network import Network
 
@@ -91,20 +92,34 @@ class _MarkedNetwork:
         return getattr(self._network, name)
 
 
-class _MarkedChannel:
+class _MarkedChannel(Channel):
     """A channel that takes the moments of its writes and reads."""
 
     def __init__(self, channel: Channel, timeline: Timeline) -> None:
-        self._channel, self._timeline = channel, timeline
+        super().__init__()
+        self._channel, self._timeline, self.secured = channel, timeline, channel.secured
+
+    def attach(self, on_events: OnEvents) -> None:
+        self._channel.attach(on_events)
 
     def write(self, pieces: list[Any]) -> bool:
-        return self._timeline.around("write", lambda: self._channel.write(pieces), bool)
+        done = self._timeline.around("write", lambda: self._channel.write(pieces), bool)
+        self.unwritten = self._channel.unwritten
+        return done
 
     def read_into(self, buffer: bytearray, start: int) -> int:
-        return self._timeline.around("read", lambda: self._channel.read_into(buffer, start), lambda size: size > 0)
+        size = self._timeline.around("read", lambda: self._channel.read_into(buffer, start), lambda size: size > 0)
+        self.short_reads_end, self.unwritten = self._channel.short_reads_end, self._channel.unwritten
+        return size
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._channel, name)
+    def set_low_water(self, size: int) -> None:
+        self._channel.set_low_water(size)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def abort(self) -> None:
+        self._channel.abort()
 
 
 def durations(moments: Mapping[str, float]) -> dict[str, float]:

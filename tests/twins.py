@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PURE: Final = os.environ.get("PYCLIENT_PURE") == "1"
 needs_twins: Final = pytest.mark.skipif(not PURE, reason="changes compiled modules: `make test-pure` runs it with their twins in Python")
 
-needs_compiled: Final = pytest.mark.skipif(PURE, reason="what only compiled modules promise: their twins in Python run here")
+CIMPORT: Final = re.compile(r"from (?:cython\.cimports\.)?(pyclient[\w.]+) (?:cimport|import)")
 
 
 class TwinFinder:
@@ -38,14 +39,26 @@ class TwinFinder:
 
 
 def twins() -> dict[str, Path]:
-    """The compiled modules that have a twin in Python: all that need no C, as their source does not import cython."""
+    """The compiled modules that have a twin in Python: all that need no C, and whose fields no other's C reads.
+
+    A source that imports cython needs C.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    modules = project["tool"]["setuptools"].get("ext-modules", [])
-    return {
-        module["name"]: ROOT / module["sources"][0]
-        for module in modules
-        if "import cython" not in (ROOT / module["sources"][0]).read_text()
-    }
+    sources = {module["name"]: ROOT / module["sources"][0] for module in project["tool"]["setuptools"].get("ext-modules", [])}
+    to_follow = [name for name, source in sources.items() if "import cython" in source.read_text()]
+    compiled = set(to_follow)
+    while to_follow:
+        read = cimported(sources[to_follow.pop()]) & sources.keys() - compiled
+        compiled |= read
+        to_follow += read
+    return {name: source for name, source in sources.items() if name not in compiled}
+
+
+def cimported(source: Path) -> set[str]:
+    """The modules whose C interface a compiled one uses."""
+    interface = source.with_suffix(".pxd")
+    texts = [line for line in source.read_text().splitlines() if "cython.cimports" in line]
+    return set(CIMPORT.findall("\n".join([*texts, interface.read_text() if interface.exists() else ""])))
 
 
 def use_twins() -> None:

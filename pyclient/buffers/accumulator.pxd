@@ -7,6 +7,7 @@ from pyclient.buffers.delivery cimport Delivery
 from pyclient.buffers.pending_batches cimport PendingBatches
 from pyclient.buffers.queues cimport PartitionQueue, TopicQueues, TopicTable
 from pyclient.buffers.ready_queues cimport ReadyQueues
+from pyclient.buffers.topic_compression cimport Codecs
 
 
 @cython.final
@@ -22,7 +23,7 @@ cdef class Accumulator:
     cdef object _clock
     cdef object _wall
     cdef Py_ssize_t _max_request_size
-    cdef object _codecs
+    cdef Codecs _codecs
     cdef object _closed                  # why no record is accepted now
     cdef bint _unannounced               # the reactor may not know of what is ready: a call of on_ready has not ended
     cdef bint _shut                      # for good
@@ -30,6 +31,19 @@ cdef class Accumulator:
     # The body of `append`.
     cdef Delivery append_record(self, TopicQueues topic, Py_ssize_t partition, long long timestamp, bytes key, bytes value, bytes headers,
                                 object waiter, object on_delivery)
+
+    # For the sender.
+    cpdef object seal(self, Batch batch)
+    cpdef list take_changed_topics(self, bint all_topics=*)
+    cpdef list take_ready(self, double now)
+    cpdef bint still_ready(self, PartitionQueue queue) except -1
+    cpdef object next_linger(self)
+    cpdef Batch head(self, PartitionQueue queue)
+    cpdef bint start(self, Batch batch) except -1
+    cpdef object retry(self, Batch batch)
+    cpdef object unstamp(self, PartitionQueue queue)
+    cpdef object release(self, Batch batch)
+    cpdef Batch oldest(self)
 
     # Private.
     cdef object _notify_loop(self)

@@ -19,10 +19,10 @@ from cython.cimports.pyclient.buffers.queues import PartitionQueue, TopicQueues,
 from cython.cimports.pyclient.buffers.ready_queues import ReadyQueues
 from cython.cimports.pyclient.buffers.rows import Row, Rows, bound_of
 from cython.cimports.pyclient.buffers.sealing import SealedRecords, sealed_records
+from cython.cimports.pyclient.buffers.topic_compression import Codecs
 from cython.cimports.pyclient.codec.encode import record_bound
 
 from pyclient.buffers.batch_split import halves
-from pyclient.buffers.topic_compression import Codecs
 from pyclient.codec.encode import HEADER_SIZE
 from pyclient.errors import BufferExhaustedError, ClientClosedError, RecordTooLargeError, raisable
 
@@ -224,7 +224,7 @@ class Accumulator:
         """The codec of a topic's batches, and its level or None."""
         return self._codecs.of(topic)
 
-    def seal(self, batch: Batch):
+    def seal(self, batch):
         """Compress and checksum a detached batch in the calling thread, without the lock.
 
         A thread other than the reactor's then calls ``on_ready``.
@@ -283,7 +283,7 @@ class Accumulator:
                 self._memory.set_leader(queue, queue.partition in led)
             self._memory.pool.readmit()
 
-    def take_changed_topics(self, all_topics: cython.bint = False) -> list:
+    def take_changed_topics(self, all_topics=False):
         """Topics whose sticky partition or leaders changed since the last call, or all: compute their shares again."""
         with self._lock:
             return self._topics.take_changed(all_topics)
@@ -298,14 +298,14 @@ class Accumulator:
         with self._lock:
             topic.shares = shares
 
-    def take_ready(self, now: cython.double) -> list:
+    def take_ready(self, now):
         """Queues of which something may leave now. The reactor holds them, without further calls of ``on_ready`` for
         them, until `start` or `still_ready` returns False.
         """
         with self._lock:
             return self._ready.take(now)
 
-    def still_ready(self, queue: PartitionQueue) -> bool:
+    def still_ready(self, queue):
         """Whether something of a queue may leave. If not, the reactor lets go of it; a change calls ``on_ready``."""
         with self._lock:
             return self._ready.refresh(queue)
@@ -320,7 +320,7 @@ class Accumulator:
         with self._lock:
             self._ready.wakes_at(at)
 
-    def head(self, queue: PartitionQueue):
+    def head(self, queue):
         """The batch of *queue* to send next: SEALED; or SEALING, then the caller seals it first; or None for now.
 
         Call it only when a batch could be sent: until then the open batch fills.
@@ -336,19 +336,19 @@ class Accumulator:
         with self._lock:
             return self._batches.detach_older(before)
 
-    def start(self, batch: Batch) -> bool:
+    def start(self, batch):
         """Note that the batch goes to the network. Returns `still_ready` of its queue."""
         with self._lock:
             batch._state = IN_FLIGHT
             batch.attempts += 1
             return self._ready.refresh(batch.queue)
 
-    def retry(self, batch: Batch):
+    def retry(self, batch):
         """The batch was not delivered and may leave again; it has kept its place in its queue (P21)."""
         with self._lock:
             batch._state = SEALED
 
-    def unstamp(self, queue: PartitionQueue):
+    def unstamp(self, queue):
         """Clear the sequences of the waiting batches. Call it with nothing in flight, before a new producer epoch."""
         with self._lock:
             self._batches.unstamp(queue)
@@ -360,7 +360,7 @@ class Accumulator:
         with self._lock:
             self._batches.split(batch, parts, results)
 
-    def release(self, batch: Batch):
+    def release(self, batch):
         """Forget the batch and reuse its memory: nothing reads it any more."""
         with self._lock:
             self._batches.release(batch)

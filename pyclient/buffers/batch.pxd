@@ -17,6 +17,9 @@ cdef enum:
     DONE = 4
 
 
+cdef class Link
+
+
 @cython.final
 @cython.no_gc
 cdef class Batch:
@@ -33,6 +36,7 @@ cdef class Batch:
     cdef readonly long long producer_id    # its stamp, if it is `stamped`
     cdef readonly int epoch
     cdef readonly int sequence             # of its first record
+    cdef readonly bint stamped             # it has a producer id, epoch and sequence, which every attempt repeats (P16)
     cdef readonly bint transactional       # it belongs to a transaction of its producer id and epoch
     cdef bytearray _buffer
     cdef Py_ssize_t _at
@@ -44,7 +48,12 @@ cdef class Batch:
     cdef object _codec
     cdef Deliveries _bulk                  # the last bulk with records in it, as its part number _part
     cdef int32_t _part
+    cdef Link _age                         # its places in lists of batches, or None
+    cdef Link _linger
 
+    cpdef object stamp(self, long long producer_id, int epoch, int sequence, bint transactional=*)
+    cpdef bint is_sealing(self)
+    cpdef bint is_sealed(self)
     cdef Delivery put(self, long long timestamp, bytes key, Py_ssize_t key_size, bytes value, Py_ssize_t value_size,
                       bytes headers, Py_ssize_t headers_size)
     cdef Py_ssize_t put_rows(self, Rows rows, Py_ssize_t budget, object on_outcome) except -1
@@ -55,6 +64,24 @@ cdef class Batch:
 
     # Private.
     cdef object _add_listeners(self, Rows rows, Py_ssize_t after, object on_outcome)
+
+
+@cython.final
+@cython.no_gc
+cdef class Link:
+    cdef readonly Batch batch
+    cdef Link before
+    cdef Link after
+
+
+@cython.final
+cdef class BatchList:
+    cdef Link first
+    cdef Link last
+
+    cdef Link append(self, Batch batch)
+    cdef object remove(self, Link link)
+    cdef Link replace(self, Link link, list batches)
 
 
 # Whether a record fits into an open batch as it is. Inline: `send` decides it without a call.

@@ -54,17 +54,10 @@ class Batch:
         """Bytes of its records, before compression."""
         return self._at
 
-    @property
-    def stamped(self):
-        """Whether it has a producer id, epoch and sequence, which every attempt repeats (P16)."""
-        return self.producer_id >= 0
-
-    @property
     def is_sealing(self):
         """Whether it is closed, and not sealed yet."""
         return self._state == SEALING
 
-    @property
     def is_sealed(self):
         """Whether it may be sent."""
         return self._state == SEALED
@@ -72,6 +65,7 @@ class Batch:
     def stamp(self, producer_id, epoch, sequence, transactional=False):
         """Set the id, epoch and sequence by which a broker recognises a duplicate, and whether it is transactional."""
         self.producer_id, self.epoch, self.sequence, self.transactional = producer_id, epoch, sequence, transactional
+        self.stamped = producer_id >= 0
 
     def pieces(self):
         """A new header and the sealed records, to be written one after the other."""
@@ -150,6 +144,78 @@ class Batch:
 
     def __repr__(self):
         return f"<Batch {self.queue.topic}-{self.queue.partition} {self.count} records {self.size} B {self.state.name}>"
+
+
+@cython.final
+@cython.freelist(64)
+@cython.no_gc
+@cython.cclass
+class Link:
+    """The place of one batch in a list, from which it leaves in one step. The fields are declared in batch.pxd."""
+
+
+@cython.final
+@cython.no_gc_clear
+@cython.cclass
+class BatchList:
+    """Batches in an order. The fields are declared in batch.pxd."""
+
+    def __dealloc__(self):
+        link: Link = self.first
+        while link is not None:  # batch and links refer to each other, and are not collected as garbage
+            following: Link = link.after
+            link.before = link.after = link.batch = None
+            link = following
+
+    @cython.cfunc
+    def append(self, batch: Batch) -> Link:
+        """Put it at the end."""
+        link: Link = Link.__new__(Link)
+        link.batch, link.before = batch, self.last
+        if self.last is None:
+            self.first = link
+        else:
+            self.last.after = link
+        self.last = link
+        return link
+
+    @cython.cfunc
+    def remove(self, link: Link) -> object:
+        """Take a batch out, wherever it is."""
+        before, after = link.before, link.after
+        if before is None:
+            self.first = after
+        else:
+            before.after = after
+        if after is None:
+            self.last = before
+        else:
+            after.before = before
+        link.before = link.after = link.batch = None
+
+    @cython.cfunc
+    def replace(self, link: Link, batches: list) -> Link:
+        """Put *batches* in the place of one; their links stand from the result on."""
+        batch: Batch
+        first: Link = None
+        for batch in batches:
+            made: Link = Link.__new__(Link)
+            made.batch, made.before, made.after = batch, link.before, link
+            if link.before is None:
+                self.first = made
+            else:
+                link.before.after = made
+            link.before = made
+            first = first or made
+        self.remove(link)
+        return first
+
+    def __iter__(self):
+        link: Link = self.first
+        while link is not None:
+            following: Link = link.after
+            yield link.batch
+            link = following
 
 
 @cython.cfunc

@@ -2,6 +2,7 @@
 cimport cython
 
 from pyclient.buffers.batch cimport Batch
+from pyclient.buffers.pool cimport Pool
 from pyclient.buffers.queues cimport PartitionQueue
 
 
@@ -17,7 +18,7 @@ cdef class PartitionMemory:
 
 @cython.final
 cdef class BatchMemory:
-    cdef readonly object pool
+    cdef readonly Pool pool
     cdef readonly object waits
     cdef readonly Py_ssize_t batch_limit   # bytes of records in a batch of `batch_size`
     cdef PartitionMemory _partitions

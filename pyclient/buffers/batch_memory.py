@@ -138,8 +138,9 @@ class BatchMemory:
 
     @cython.cfunc
     def replace_buffer(self, batch: Batch, records: object) -> object:
-        """The compressed payload replaces the buffer, which returns to the pool. *records* is the view of it."""
-        records.release()
+        """The compressed payload replaces the buffer, which returns to the pool. *records* are a view or copy of it."""
+        if not isinstance(records, bytes):
+            records.release()
         size: cython.Py_ssize_t = len(batch.payload)
         batch._charged = size
         buffer, batch._buffer = batch._buffer, None

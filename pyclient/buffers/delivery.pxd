@@ -27,6 +27,9 @@ cdef class BatchResult:
     cdef bytearray _seen
     cdef object _round
     cpdef object when_done(self, object callback)
+    cpdef bint wait(self, object timeout=*) except -1
+    cpdef object see(self, int index, int count=*)
+    cpdef bint complete(self, long long base_offset, long long append_time=*) except -1
 
     # Private.
     cdef object _notify(self)

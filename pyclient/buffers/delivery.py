@@ -17,6 +17,7 @@ from pyclient.foreign_calls import foreign_attributes, own_names
 from pyclient.records import RecordMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
+_new_tuple = tuple.__new__  # RecordMetadata's own `__new__` is interpreted
 
 
 class Observer:
@@ -47,7 +48,11 @@ class Observer:
         """Raise when the calling thread must not block."""
 
     def wait(self, result, timeout):
-        """Block the calling thread until *result* is done, at most *timeout* seconds. Returns whether it is done."""
+        """Block the calling thread until *result* is done, at most *timeout* seconds. Returns whether it is done.
+
+        Raises as `check_wait`.
+        """
+        self.check_wait()
         gate = threading.Lock()
         gate.acquire()
         result.when_done(gate.release)
@@ -129,7 +134,7 @@ class BatchResult:
         """
         return self if self._whole is None else self._whole
 
-    def complete(self, base_offset: cython.longlong, append_time: cython.longlong = -1) -> bool:
+    def complete(self, base_offset, append_time=-1):
         """Complete with success. Returns False when the outcome was known already (P23: the first one stands)."""
         return self._finish(base_offset, append_time, None, None)
 
@@ -245,11 +250,10 @@ class BatchResult:
         if notified:
             callback()
 
-    def wait(self, timeout=None) -> bool:
+    def wait(self, timeout=None):
         """Block the calling thread until done, at most *timeout* seconds. Returns whether it is done."""
         if self._done:
             return True
-        self.observer.check_wait()
         return self.observer.wait(self, None if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX))
 
     def forget(self, callback) -> bool:
@@ -282,9 +286,11 @@ class BatchResult:
             index = stop
         return found
 
-    def see(self, index: cython.int, count: cython.int = 1):
+    def see(self, index, count=1):
         """Report to the observer that the user has seen the outcome of *count* records from *index* on."""
         part: BatchResult
+        if self.error is None:
+            return
         for first, stop, _ in self.failures(index, count):
             with self._lock:
                 self._seen = bytearray(self.count) if self._seen is None else self._seen
@@ -324,20 +330,14 @@ class Delivery:
             KafkaError: why the record was not delivered.
             KafkaTimeoutError: not known yet; the record is still being sent.
         """
-        error = self.exception(timeout)
+        error = _error(self, timeout)
         if error is not None:
             raise error
         return _metadata(self)
 
     def exception(self, timeout=None):
         """Wait as `result` does; the error, or None when the record was delivered."""
-        if not self._batch.wait(timeout):
-            raise KafkaTimeoutError(
-                f"the record for {self.topic}-{self.partition} is not acknowledged after {timeout} s; it is still being "
-                "sent. Wait longer, or look at flush() and delivery_timeout_ms.")
-        self._batch.see(self._index)
-        error = self._batch.error_of(self._index)
-        return None if error is None else raisable(error)
+        return _error(self, timeout)
 
     def cancelled(self) -> bool:
         """False: a queued record cannot be cancelled. `asyncio.wait` asks."""
@@ -390,12 +390,27 @@ def _first(part):
 
 
 @cython.cfunc
+def _error(delivery: Delivery, timeout: object) -> object:
+    """As `Delivery.exception`."""
+    batch: BatchResult = delivery._batch
+    if not batch.wait(timeout):
+        raise KafkaTimeoutError(
+            f"the record for {batch.topic}-{batch.partition} is not acknowledged after {timeout} s; it is still being "
+            "sent. Wait longer, or look at flush() and delivery_timeout_ms.")
+    if batch.error is None:
+        return None
+    batch.see(delivery._index)
+    error = batch.error_of(delivery._index)
+    return None if error is None else raisable(error)
+
+
+@cython.cfunc
 def _metadata(delivery: Delivery) -> object:
     """Not a method: C methods would add a vtable pointer to each of millions of deliveries."""
     batch: BatchResult = delivery._batch.of(delivery._index)
     offset = batch.base_offset + delivery._index - batch.first if batch.base_offset >= 0 else None
     timestamp = batch.append_time if batch.append_time >= 0 else batch.base_timestamp + delivery._delta
-    return RecordMetadata(batch.topic, batch.partition, offset, timestamp)
+    return _new_tuple(RecordMetadata, (batch.topic, batch.partition, offset, timestamp))
 
 
 @cython.cfunc

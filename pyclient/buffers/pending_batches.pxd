@@ -1,7 +1,7 @@
 # C interface: the Accumulator opens, fills and releases batches without a Python call.
 cimport cython
 
-from pyclient.buffers.batch cimport Batch
+from pyclient.buffers.batch cimport Batch, BatchList
 from pyclient.buffers.batch_memory cimport BatchMemory
 from pyclient.buffers.queues cimport PartitionQueue, TopicTable
 from pyclient.buffers.ready_queues cimport ReadyQueues
@@ -28,7 +28,7 @@ cdef class PendingBatches:
     cdef ReadyQueues _ready
     cdef object _observer
     cdef object _clock
-    cdef object _by_age                    # batches not done, in the order of their creation
+    cdef BatchList _by_age                 # batches not done, in the order of their creation
 
     cdef int room(self, Batch batch, Py_ssize_t need, long long timestamp, object waiter) except -1
     cdef Batch open(self, PartitionQueue queue, Py_ssize_t need, long long timestamp, object waiter)

@@ -7,15 +7,13 @@ Rules: a queue's batches leave only from its head. A buffer returns to the pool 
 nothing reads it (P07).
 """
 import cython
-from cython.cimports.pyclient.buffers.batch import DONE, IN_FLIGHT, OPEN, SEALED, SEALING, Batch, half_of, opened
+from cython.cimports.pyclient.buffers.batch import DONE, IN_FLIGHT, OPEN, SEALED, SEALING, Batch, BatchList, Link, half_of, opened
 from cython.cimports.pyclient.buffers.batch_memory import BatchMemory
 from cython.cimports.pyclient.buffers.pending_batches import FITS, FULL, NO_BATCH, NO_MEMORY
 from cython.cimports.pyclient.buffers.queues import PartitionQueue, TopicQueues, TopicTable
 from cython.cimports.pyclient.buffers.ready_queues import ReadyQueues
 from cython.cimports.pyclient.buffers.rows import Row, Rows, bound_of
 from cython.cimports.pyclient.buffers.sealing import SealedRecords
-
-from collections import OrderedDict
 
 from pyclient.buffers.delivery import BatchResult
 from pyclient.codec.encode import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
@@ -35,7 +33,7 @@ class PendingBatches:
         self.largest_need = largest_need
         self._observer = observer
         self._clock = clock
-        self._by_age = OrderedDict()
+        self._by_age = BatchList()
 
     # ---- appending --------------------------------------------------------------------------------------------------
 
@@ -66,7 +64,7 @@ class PendingBatches:
             len(buffer) if need > self._memory.batch_limit else min(len(buffer), self._memory.batch_limit), timestamp, self._clock())
         queue._open = batch
         queue._due = self._memory.pool.waiting > 0
-        self._by_age[batch] = None
+        batch._age = self._by_age.append(batch)
         if queue._due:
             self._ready.add(queue)
         else:
@@ -151,12 +149,11 @@ class PendingBatches:
     def detach_older(self, before: cython.double) -> list:
         """Close the open batches that were created before this time; the caller seals them."""
         old: list = []
-        batch: Batch
-        for batch in self._by_age:
-            if batch.created >= before:
-                break
-            if batch._state == OPEN:
-                old.append(batch.queue)
+        link: Link = self._by_age.first
+        while link is not None and link.batch.created < before:
+            if link.batch._state == OPEN:
+                old.append(link.batch.queue)
+            link = link.after
         queue: PartitionQueue
         return [self.detach(queue) for queue in old]
 
@@ -209,10 +206,10 @@ class PendingBatches:
         del queue.waiting[at]
         for half in reversed(made):
             queue.waiting.insert(at, half)
-        ages: list = list(self._by_age)
-        at = ages.index(batch)
-        ages[at:at + 1] = made  # in its place: a younger batch of the queue may have the same time
-        self._by_age = OrderedDict.fromkeys(ages)
+        ages: Link = self._by_age.replace(batch._age, made)  # in its place: a younger batch of the queue may have the same time
+        for half in made:
+            cython.cast(Batch, half)._age = ages
+            ages = ages.after
         self._ready.add(queue)
 
     @cython.cfunc
@@ -239,7 +236,7 @@ class PendingBatches:
             if not batch.queue.waiting:
                 batch.queue._home._busy.pop(batch.queue, None)
         batch._state = DONE
-        self._by_age.pop(batch, None)
+        self._by_age.remove(batch._age)
         self._memory.free(batch)
 
     # ---- looking ----------------------------------------------------------------------------------------------------
@@ -252,8 +249,9 @@ class PendingBatches:
     @cython.cfunc
     def oldest(self) -> Batch:
         """The batch created first among those without an outcome; None if there is none."""
-        batch: Batch
-        for batch in self._by_age:
-            if not batch.result._done:
-                return batch
+        link: Link = self._by_age.first
+        while link is not None:
+            if not link.batch.result._done:
+                return link.batch
+            link = link.after
         return None

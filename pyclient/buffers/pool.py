@@ -1,10 +1,10 @@
-# cython: language_level=3, freethreading_compatible=True
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """Byte buffers for batches: how many bytes are used, which buffers are free, which senders wait for one.
 
 Knows sizes and waiters; knows no records, partitions or clocks. Every call is made under the Accumulator's lock.
 Rules: used, charged and free bytes together never exceed ``total``. Waiters are served strictly in order of arrival
-(P03), except those set aside because their partition may take no memory yet. Compiled although nothing here is hot:
-between two lines of an interpreted function Ctrl-C could raise, and lose a buffer.
+(P03), except those set aside because their partition may take no memory yet. Compiled also because between two lines
+of an interpreted function Ctrl-C could raise, and lose a buffer.
 """
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ class Waiter:
     The sender creates it before it waits, so it can always leave, whatever interrupts it. While ``allowed()`` is
     false the waiter is set aside and blocks no other.
     """
-
-    __slots__ = ("allowed", "grant", "notify", "size")
 
     def __init__(self, notify: Callable[[], object]) -> None:
         self.notify = notify
@@ -67,6 +65,8 @@ class Pool:
         self.used = 0
         self.free_bytes = 0
         self._classes = _size_classes(min(largest, total))
+        self.on_return: Callable[[bytearray], object] | None = None
+        """Called with each buffer that is returned, before it is reused: a simulation overwrites it."""
         self._free: dict[int, list[bytearray]] = {size: [] for size in self._classes}
         self._waiters: deque[Waiter] = deque()
         self._aside: deque[Waiter] = deque()
@@ -92,6 +92,8 @@ class Pool:
 
     def give(self, buffer: bytearray) -> None:
         """Return a buffer to the pool, and serve waiters."""
+        if self.on_return is not None:
+            self.on_return(buffer)
         size = len(buffer)
         self.used -= size
         free = self._free.get(size)

@@ -1,7 +1,7 @@
 # C interface: the Accumulator lists queues and starts lingers without a Python call.
 cimport cython
 
-from pyclient.buffers.batch cimport Batch
+from pyclient.buffers.batch cimport Batch, BatchList
 from pyclient.buffers.queues cimport PartitionQueue
 
 
@@ -9,7 +9,7 @@ from pyclient.buffers.queues cimport PartitionQueue
 cdef class ReadyQueues:
     cdef double _linger
     cdef dict _listed            # queues in the order of their listing, each once; the reactor may hold some of them
-    cdef object _lingering       # open batches in the order in which their linger ends
+    cdef BatchList _lingering    # open batches in the order in which their linger ends
     cdef double _wake_at         # when the reactor looks without being woken
     cdef bint changed            # the reactor must be woken: it does not know of a listed queue, or of a linger that ends before _wake_at
 
@@ -23,4 +23,5 @@ cdef class ReadyQueues:
     cdef object wakes_at(self, double at)
 
     # Private.
+    cdef object _end_first(self)
     cdef bint _may_leave(self, PartitionQueue queue) except -1

@@ -7,10 +7,8 @@ Rule: a queue is listed once. The reactor holds it from `take` until `refresh` r
 """
 import cython
 from cython.cimports.libc.math import INFINITY
-from cython.cimports.pyclient.buffers.batch import IN_FLIGHT, SEALED, Batch
+from cython.cimports.pyclient.buffers.batch import IN_FLIGHT, SEALED, Batch, BatchList
 from cython.cimports.pyclient.buffers.queues import PartitionQueue
-
-from collections import OrderedDict
 
 
 @cython.final
@@ -21,7 +19,7 @@ class ReadyQueues:
     def __init__(self, linger: cython.double):
         self._linger = linger
         self._listed = {}
-        self._lingering = OrderedDict()
+        self._lingering = BatchList()
         self._wake_at = INFINITY
 
     @cython.cfunc
@@ -33,34 +31,38 @@ class ReadyQueues:
 
     @cython.cfunc
     def start_linger(self, batch: Batch) -> object:
-        self._lingering[batch] = None
+        batch._linger = self._lingering.append(batch)
         self.changed = self.changed or batch.created + self._linger < self._wake_at
 
     @cython.cfunc
     def end_linger(self, batch: Batch) -> object:
         """The batch takes no more records."""
-        self._lingering.pop(batch, None)
+        if batch._linger is not None:
+            self._lingering.remove(batch._linger)
+            batch._linger = None
 
     @cython.cfunc
     def flush_open(self) -> object:
         """End every linger now."""
-        while self._lingering:
-            batch: Batch = self._lingering.popitem(False)[0]
-            batch.queue._due = True
-            self.add(batch.queue)
+        while self._lingering.first is not None:
+            self._end_first()
+
+    @cython.cfunc
+    def _end_first(self) -> object:
+        batch: Batch = self._lingering.first.batch
+        self.end_linger(batch)
+        batch.queue._due = True
+        self.add(batch.queue)
 
     @cython.cfunc
     def take(self, now: cython.double) -> list:
         """The listed queues of which something may leave, for the reactor to hold."""
-        while self._lingering:
-            batch: Batch = next(iter(self._lingering))
-            if now < batch.created + self._linger:
-                break
-            self._lingering.popitem(False)
-            batch.queue._due = True
-            self.add(batch.queue)
-        listed, self._listed = self._listed, {}
+        while self._lingering.first is not None and now >= self._lingering.first.batch.created + self._linger:
+            self._end_first()
         self.changed, self._wake_at = False, INFINITY
+        listed: dict = self._listed
+        if listed:
+            self._listed = {}
         queue: PartitionQueue
         return [queue for queue in listed if self.refresh(queue)]
 
@@ -91,10 +93,9 @@ class ReadyQueues:
         The reactor wakes at that time; a linger that ends later does not wake it.
         """
         self._wake_at = INFINITY
-        if not self._lingering:
+        if self._lingering.first is None:
             return None
-        batch: Batch = next(iter(self._lingering))
-        self._wake_at = batch.created + self._linger
+        self._wake_at = self._lingering.first.batch.created + self._linger
         return self._wake_at
 
     @cython.cfunc

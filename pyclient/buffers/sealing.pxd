@@ -2,6 +2,7 @@
 cimport cython
 
 from pyclient.buffers.batch cimport Batch
+from pyclient.buffers.topic_compression cimport Codecs
 
 
 @cython.final
@@ -14,4 +15,4 @@ cdef class SealedRecords:
     cdef object interrupt    # the exception to raise once the batch is sealed, or None
 
 
-cdef SealedRecords sealed_records(Batch batch, object codecs)
+cdef SealedRecords sealed_records(Batch batch, Codecs codecs)

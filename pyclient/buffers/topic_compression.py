@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The compression of each topic's batches: `compression_type` for all, `compression_by_topic` for some.
 
 Knows codecs and bytes; knows no batches or memory.
@@ -5,10 +6,13 @@ Knows codecs and bytes; knows no batches or memory.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from pyclient.codec.compression import Compression, compress
 from pyclient.errors import KafkaError, counted
 from pyclient.records import TopicPartition
+
+NONE: Final = Compression.NONE
 
 
 class Codecs:
@@ -25,10 +29,10 @@ class Codecs:
     def compressed(self, topic: str, records: memoryview) -> tuple[Compression, bytes | bytearray | memoryview]:
         """The codec used, and the compressed *records*; NONE and *records* where compression saves nothing."""
         codec, level = self.of(topic)
-        if codec is Compression.NONE:
-            return Compression.NONE, records
+        if codec is NONE:
+            return NONE, records
         payload = compress(codec, records, level)
-        return (codec, payload) if len(payload) < len(records) else (Compression.NONE, records)
+        return (codec, payload) if len(payload) < len(records) else (NONE, records)
 
     def failure(self, tp: TopicPartition, count: int, error: Exception) -> KafkaError:
         """The error of *count* records that could not be compressed."""

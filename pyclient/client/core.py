@@ -101,8 +101,8 @@ class ClientCore:
         addresses = config.bootstrap_servers or getattr(config, "bootstrap_controllers", ())
         bootstrap = [Node(-2 - at, address.host, address.port) for at, address in enumerate(addresses)]
         return ConnectionPool(self.reactor, options, network, clock=self.clock, random=self.random, bootstrap=bootstrap,
-                     metrics=self.metrics, on_change=self.driver.wake, on_quiet=self.driver.wake_by, on_failure=self._on_failure, on_refused=self._on_refused,
-                     on_silence=self._on_silence, data_use=self.data_use, on_data=self.driver.wake_data)
+                     metrics=self.metrics, waker=self.driver, on_failure=self._on_failure, on_refused=self._on_refused,
+                     on_silence=self._on_silence, data_use=self.data_use)
 
     def _make_metadata(self, topics_idle_after: float, *, create_topics: bool) -> Metadata:
         config = self.config

@@ -1,12 +1,12 @@
 # C interface: what the driver keeps, and the steps of its turn.
 cimport cython
 
-from pyclient.core.manager cimport Request
-from pyclient.net.pool cimport ConnectionPool
+from pyclient.core.manager cimport Request, earlier
+from pyclient.net.pool cimport ConnectionPool, Waker
 from pyclient.reactor.reactor cimport Reactor, Timer
 
 
-cdef class Driver:
+cdef class Driver(Waker):
     cdef Reactor _reactor
     cdef object _clock
     cdef readonly list _managers
@@ -16,6 +16,7 @@ cdef class Driver:
     cdef object _others_deadline
     cdef bint _everyone
     cdef ConnectionPool _connections
+    cdef object _take_turn
     cdef readonly bint _scheduled
     cdef bint _turning
     cdef bint _again
@@ -28,8 +29,6 @@ cdef class Driver:
     cdef readonly long long turns
     cdef object __weakref__
 
-    cpdef object wake(self)
-    cpdef object wake_data(self)
     cpdef object wake_from_anywhere(self)
 
     # Private.

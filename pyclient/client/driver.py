@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from pyclient.core.manager import Manager, Request, earlier, earliest
 from pyclient.errors import KafkaError, raisable
-from pyclient.net.pool import ConnectionPool
+from pyclient.net.pool import ConnectionPool, Waker
 from pyclient.reactor.reactor import Reactor, Timer
 from pyclient.reactor.tasks import Future, Timeout
 
@@ -23,7 +23,7 @@ DEFECT_PAUSE: Final = 1.0
 """Seconds without a timer after a manager raised: its deadline may stay in the past, which would spin the reactor."""
 
 
-class Driver:
+class Driver(Waker):
     """Runs managers over connections."""
 
     def __init__(self, reactor: Reactor, clock: Callable[[], float]) -> None:
@@ -37,6 +37,7 @@ class Driver:
         self._everyone = True
         """In the next turn every manager is polled, not only that of the records."""
         self._connections: ConnectionPool | None = None
+        self._take_turn = self._turn
         self._scheduled = False
         self._turning = False
         self._again = False
@@ -73,7 +74,7 @@ class Driver:
             self._schedule()
 
     def wake_by(self, deadline: float) -> None:
-        """An event that concerns no manager: take a turn soon if a caller waits for a condition, else by *deadline*."""
+        """As `Waker.wake_by`: take a turn soon if a caller waits for a condition."""
         if self._waiters:
             self.wake_data()
         elif not self._closed and not self._turning:
@@ -87,7 +88,7 @@ class Driver:
         if self._scheduled or self._closed or self._connections is None:
             return
         self._scheduled = True
-        self._reactor.call_soon(self._turn)
+        self._reactor.call_soon(self._take_turn)
 
     # ---- the turn ---------------------------------------------------------------------------------------------------
 
@@ -122,7 +123,12 @@ class Driver:
             self._poll_managers(connections, self._managers)
 
     def _concerns_others(self) -> bool:
-        return self._everyone or any(each.needs_poll for each in self._others)
+        if self._everyone:
+            return True
+        for each in self._others:  # noqa: SIM110 a generator takes longer than all of this
+            if each.needs_poll:
+                return True
+        return False
 
     def _poll_managers(self, connections: ConnectionPool, managers: list[Manager]) -> None:
         for _ in range(ROUNDS):

@@ -17,6 +17,8 @@ __all__ = ["combine", "crc32c"]
 _POLYNOMIAL = cython.declare(uint32_t, 0x82F63B78)
 _POWERS = cython.declare(uint32_t[32])  # _POWERS[k] is x**(2**k) modulo the polynomial
 _OF_BYTE = cython.declare(uint32_t[256])  # what each byte changes
+_SHIFTS = cython.declare(uint64_t[64])
+"""Of lengths that were used: the length, and its shift in the lower half. Each is read and written at once."""
 
 
 @cython.cfunc
@@ -39,6 +41,19 @@ def multiply(a: uint32_t, b: uint32_t) -> uint32_t:
 @cython.exceptval(check=False)
 def combine_crcs(first: uint32_t, second: uint32_t, length: uint64_t) -> uint32_t:
     """CRC of ``a + b`` from the CRCs of ``a`` and ``b`` and the length of ``b``: shifts *first* over *length* bytes."""
+    kept: uint64_t = _SHIFTS[length & 63]
+    if kept >> 32 != length or kept == 0:
+        kept = length << 32 | _shift_over(length)
+        if length >> 32 == 0:
+            _SHIFTS[length & 63] = kept
+    return multiply(cython.cast(uint32_t, kept), first) ^ second
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _shift_over(length: uint64_t) -> uint32_t:
+    """The power of x to the number of bits, modulo the polynomial; never 0."""
     shift: uint32_t = 0x80000000
     k: cython.int = 3  # a byte is 2**3 bits
     while length:
@@ -46,7 +61,7 @@ def combine_crcs(first: uint32_t, second: uint32_t, length: uint64_t) -> uint32_
             shift = multiply(_POWERS[k & 31], shift)
         length >>= 1
         k += 1
-    return multiply(shift, first) ^ second
+    return shift
 
 
 @cython.cfunc

@@ -12,4 +12,6 @@ cdef class StoredResponse:
     cdef readonly object throttle_time
 
 
+cpdef list encode_produce(int version, unsigned int correlation_id, str client_id, int acks, unsigned int timeout_ms, dict topics,
+                          str transactional_id=*)
 cpdef StoredResponse stored_response(int version, bytes frame)

@@ -28,7 +28,8 @@ LATEST = cython.declare(int64_t, 253_402_300_799_999)
 _PRODUCE = cython.declare(cython.int, int(Api.PRODUCE))
 
 
-def encode_produce(version: cython.int, correlation_id: cython.uint, client_id: str | None, *, acks: cython.int, timeout_ms: cython.uint,
+@cython.ccall
+def encode_produce(version: cython.int, correlation_id: cython.uint, client_id: str | None, acks: cython.int, timeout_ms: cython.uint,
                    topics: dict, transactional_id: str | None = None) -> list:
     """The request's bytes in order, header included, frame length not.
 

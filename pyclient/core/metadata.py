@@ -69,7 +69,11 @@ class Metadata:
             TypeError, InvalidTopicError: no request could carry the name; nothing has changed.
         """
         if self.interest.want(topic, now):
-            self.needs_poll = True
+            self.wants_more()
+
+    def wants_more(self) -> None:
+        """Something is of interest that no request was about."""
+        self.needs_poll = True
 
     def pin(self, topics: Iterable[str], owner: str = "") -> None:
         """Keep exactly these topics for *owner* (such as a consumer's assignment) until it pins others.

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The topics that metadata is requested for: by name (M01) and by id (N09).
 
 Knows names, ids and when they were last used; knows no requests and no answers.
@@ -17,6 +18,7 @@ TOPIC_NAME_LIMIT: Final = 249
 BY_ID: Final = VersionRange(12, 99)
 """The versions of Metadata that take an id without a name."""
 PINNED: Final = float("inf")
+_PINNED: Final = PINNED
 
 
 class Scope(enum.Enum):
@@ -54,7 +56,7 @@ class TopicInterest:
         if last is None:
             check_topic_name(topic)
             self.new.add(topic)
-        if last != PINNED:
+        if last != _PINNED:
             self.used[topic] = now
         return last is None
 

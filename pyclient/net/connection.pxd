@@ -1,13 +1,24 @@
 # C interface: the pool writes requests, and reads what the connection is ready for, without a Python call.
 cimport cython
 
+from pyclient.codec.memory cimport int32_bytes
 from pyclient.core.connection cimport Throttle
-from pyclient.core.manager cimport Request
+from pyclient.core.manager cimport Request, earlier
 from pyclient.core.session cimport Session
 from pyclient.core.silence cimport Silence
 from pyclient.net.frame_reader cimport FrameReader
 from pyclient.net.in_flight cimport InFlight, InFlightRequests
 from pyclient.net.low_water cimport LowWater
+from pyclient.reactor.channels cimport Channel
+from pyclient.reactor.reactor cimport Reactor
+
+
+cdef Py_ssize_t _MOST_READS
+cdef Py_ssize_t _SIZE_BYTES
+
+
+cdef class AnswerListener:
+    cpdef object answered(self, object api, double now, double latency, double throttled)
 
 
 cdef class Connection:
@@ -27,16 +38,16 @@ cdef class Connection:
     cdef public bint wrote_unanswered
     cdef readonly long long bytes_out
     cdef readonly object client_id
-    cdef readonly object reactor
+    cdef readonly Reactor reactor
     cdef object _clock
     cdef object _on_change
     cdef object _on_quiet
     cdef object _on_lost
-    cdef object _on_answer
+    cdef AnswerListener _answers
     cdef readonly InFlightRequests requests
     cdef readonly FrameReader reader
     cdef LowWater _low_water
-    cdef readonly object _channel
+    cdef readonly Channel _channel
     cdef readonly list _pieces
     cdef tuple _chosen
     cdef bint _paused
@@ -48,7 +59,7 @@ cdef class Connection:
     cpdef object send(self, Request request)
     cpdef object next_deadline(self, object others=*)
     cpdef object overdue_at(self)
-    cpdef bint is_ready(self, double now) except -1
+    cpdef bint accepts_requests(self) except -1
 
     # Private.
     cdef object _answer_due_since(self)
@@ -56,9 +67,13 @@ cdef class Connection:
     cdef object _write_unanswered(self, Request request, int version)
     cdef object _write(self, Request request, int version)
     cdef object _put(self, long long size, object pieces)
+    @cython.locals(channel=Channel)
     cdef object _flush(self)
     cdef object _writable(self)
-    cdef object _received(self, Py_ssize_t size, object channel)
+    cpdef object _on_events(self, int events)
+    @cython.locals(size=Py_ssize_t, channel=Channel, reader=FrameReader, room=bytearray, full=bint)
+    cpdef object _read(self)
+    cdef object _received(self, Py_ssize_t size, Channel channel)
     @cython.locals(answered=InFlight, now=double)
     cpdef object _on_frame(self, object frame)
     cdef object _note_answer(self, InFlight answered, double now, double throttled)

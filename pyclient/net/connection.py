@@ -18,7 +18,7 @@ from pyclient.codec.memory import int32_bytes
 from pyclient.codec.messages import CORRELATION_ID_BYTES, Buffer
 from pyclient.core.connection import CONNECTION, Event, State, Throttle, Usage
 from pyclient.core.handshake import UNSUPPORTED_VERSION, ClientInfo, HandshakeRequest, Versions, agree_on_versions
-from pyclient.core.manager import Frame, NotSent, Outcome, Reply, Request, Unknown, Use, earliest
+from pyclient.core.manager import Frame, NotSent, Outcome, Reply, Request, Unknown, Use, earlier
 from pyclient.core.sasl import check_no_login_required
 from pyclient.core.session import Session
 from pyclient.core.silence import LONGEST_PATIENCE, Silence
@@ -29,7 +29,7 @@ from pyclient.net.in_flight import InFlight, InFlightRequests
 from pyclient.net.low_water import LowWater
 from pyclient.net.sasl_login import SaslLogin
 from pyclient.net.tls_errors import lost_after_handshake, lost_before_answer
-from pyclient.reactor.channels import NOTHING, Channel
+from pyclient.reactor.channels import Channel
 from pyclient.reactor.pollers import READABLE, WRITABLE
 from pyclient.reactor.reactor import Reactor
 from pyclient.reactor.tasks import Future
@@ -37,8 +37,9 @@ from pyclient.redaction import SecretBytes
 
 _log = logging.getLogger(__name__)
 READY, DRAINING, UNUSED, SENT, ANSWERED = State.READY, State.DRAINING, Usage.UNUSED, Usage.SENT, Usage.ANSWERED
-MOST_READS: Final = 16
+_MOST_READS: Final = 16
 """In a row: other connections have bytes too."""
+_SIZE_BYTES: Final = SIZE_BYTES
 
 
 @attrs.frozen
@@ -52,16 +53,23 @@ class Ending:
     """Requests in flight, whose outcome is unknown."""
 
 
+class AnswerListener:
+    """Is notified of each answer on a connection. This one ignores it."""
+
+    def answered(self, api: Api, now: float, latency: float, throttled: float) -> None:
+        """The request's response came after *latency* seconds, and throttles the client for *throttled* seconds."""
+
+
 class Connection:
     """Requests and responses over one channel.
 
     ``on_change`` is called after each event that may let a manager continue, ``on_quiet`` after responses that concern
-    no manager, ``on_lost`` once at the end.
+    no manager, ``on_lost`` once at the end. *answers* is notified of each response.
     """
 
     def __init__(self, label: str, client_id: str | None, *, reactor: Reactor, clock: Callable[[], float], max_frame: int,
                  on_change: Callable[[], None], on_quiet: Callable[[], None], on_lost: Callable[[Connection, KafkaError], None],
-                 on_answer: Callable[[Api, float, float, float], None], patience: float = LONGEST_PATIENCE) -> None:
+                 answers: AnswerListener, patience: float = LONGEST_PATIENCE) -> None:
         self.label = label
         self.state = State.CONNECTING
         self.usage = Usage.UNUSED
@@ -83,7 +91,7 @@ class Connection:
         self._on_change = on_change
         self._on_quiet = on_quiet
         self._on_lost = on_lost
-        self._on_answer = on_answer
+        self._answers = answers
         self.requests = InFlightRequests(label, reactor)
         self.reader = FrameReader(label, max_frame, self._on_frame)
         self._low_water = LowWater()
@@ -103,15 +111,13 @@ class Connection:
         """Requests written and not answered."""
         return len(self.requests.requests)
 
-    @property
-    def ready(self) -> bool:
-        """As `is_ready`, now."""
-        return self.is_ready(self._clock())
-
-    def is_ready(self, now: float) -> bool:
-        """Whether requests may be written, apart from the limit of requests in flight."""
+    def accepts_requests(self) -> bool:
+        """Whether requests may be written now, apart from the limit of requests in flight."""
         if self.state is not READY or self._cause is not None or self._paused:
             return False
+        if not self.throttle.until and self.session.ends_at is None:
+            return True  # of most connections; the clock is read for the others
+        now = self._clock()
         return now >= self.throttle.until and not self.session.is_over(now)
 
     @property
@@ -135,11 +141,11 @@ class Connection:
         """
         if not self.requests.requests and not self.throttle.until:
             return self.session.renew_at  # all that the usual, idle connection has
-        return earliest(self.session.renew_at, self.overdue_at(), self.silence.look_at(self._answer_due_since(), others))
+        return earlier(earlier(self.session.renew_at, self.overdue_at()), self.silence.look_at(self._answer_due_since(), others))
 
     def overdue_at(self) -> float | None:
         """When a request is overdue, or throttling ends: all that matters of a connection that is being closed."""
-        return earliest(self.requests.deadline(), self.throttle.deadline())
+        return earlier(self.requests.deadline(), self.throttle.deadline())
 
     def is_silent(self, now: float) -> bool:
         """Whether an answer is due and nothing comes."""
@@ -284,11 +290,11 @@ class Connection:
     def _write(self, request: Request, version: int) -> None:
         pieces = request.encode(version, self.requests.next_id(), self.client_id)
         size = _size_of(pieces)
-        self.requests.add(request, version, self._clock(), self.bytes_out + SIZE_BYTES + size)
+        self.requests.add(request, version, self._clock(), self.bytes_out + _SIZE_BYTES + size)
         self._put(size, pieces)
 
     def _put(self, size: int, pieces: list[Buffer]) -> None:
-        self.bytes_out += size + SIZE_BYTES
+        self.bytes_out += size + _SIZE_BYTES
         self._pieces.append(int32_bytes(size))
         self._pieces.extend(pieces)
         if not self._paused:
@@ -296,10 +302,11 @@ class Connection:
 
     def _flush(self) -> None:
         """Write what the channel takes."""
-        if self._channel is None:
+        channel = self._channel
+        if channel is None:
             return  # lost meanwhile
         try:
-            self._paused = not self._channel.write(self._pieces)
+            self._paused = not channel.write(self._pieces)
         except OSError as error:
             self._end_channel(error)
 
@@ -320,22 +327,23 @@ class Connection:
 
     def _read(self) -> None:
         """Take what has come. The end of the stream comes last: answers before it count."""
-        for _ in range(MOST_READS):
+        for _ in range(_MOST_READS):
             channel = self._channel
             if channel is None:
                 return
-            buffer, start = self.reader.room()
+            reader = self.reader
+            room = reader.room()
             try:
-                size = channel.read_into(buffer, start)
+                size = channel.read_into(room, reader.filled)
             except OSError as error:
                 self._end_channel(error)
                 return
-            if size == NOTHING:
+            if size < 0:
                 return
             if not size:
                 self._end_channel(None)
                 return
-            full = size == len(buffer) - start
+            full = size == len(room) - reader.filled
             self._received(size, channel)
             if channel.short_reads_end and not full:
                 return
@@ -373,7 +381,7 @@ class Connection:
             self.usage = ANSWERED
         self.idle_since = now
         self.silence.answered(now, self.reader.bytes_in)
-        self._on_answer(answered.request.api, now, now - answered.sent_at, throttled)
+        self._answers.answered(answered.request.api, now, now - answered.sent_at, throttled)
 
     # ---- the channel -------------------------------------------------------------------------------------------------
 

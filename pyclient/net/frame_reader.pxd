@@ -1,6 +1,11 @@
 # C interface: a connection takes frames without a Python call.
 cimport cython
 
+from pyclient.codec.memory cimport bytes_at, int32_at
+
+
+cdef Py_ssize_t _SIZE_BYTES
+
 
 cdef class FrameReader:
     cdef object _label
@@ -9,12 +14,12 @@ cdef class FrameReader:
     cdef public object _on_frame
     cdef readonly bytearray scratch
     cdef bytearray _frame
-    cdef Py_ssize_t _filled
+    cdef readonly Py_ssize_t filled
     cdef bint _stopped
     cdef readonly long long bytes_in
     cdef public bint may_be_tls
 
-    cpdef tuple room(self)
+    cpdef bytearray room(self)
     cpdef Py_ssize_t received(self, Py_ssize_t size) except -1
 
     # Private.

@@ -15,6 +15,7 @@ from pyclient.net.tls_errors import ALERT_RECORD, tls_listener
 
 SIZE_BYTES: Final = 4
 """Every frame begins with its size, an int32."""
+_SIZE_BYTES: Final = SIZE_BYTES
 SCRATCH: Final = 4096
 """Bytes. A response within it takes one read; reading its size first would take two."""
 MOST_BEFORE_LOGIN: Final = 1 << 20
@@ -32,7 +33,8 @@ class FrameReader:
         self.scratch = bytearray(SCRATCH)
         """Where the bytes of small frames arrive."""
         self._frame: bytearray | None = None  # the incomplete large frame
-        self._filled = 0  # bytes in it, or else in the scratch buffer
+        self.filled = 0
+        """Bytes in it, or else in the scratch buffer: the next ones go behind them."""
         self._stopped = False
         self.bytes_in = 0
         self.may_be_tls = True
@@ -46,9 +48,9 @@ class FrameReader:
         """The connection is closed: no further frame is taken."""
         self._stopped = True
 
-    def room(self) -> tuple[bytearray, int]:
-        """Where the next bytes go, and from where on: the incomplete large frame, else the scratch buffer."""
-        return self.scratch if self._frame is None else self._frame, self._filled
+    def room(self) -> bytearray:
+        """Where the next bytes go, behind the `filled` ones: the incomplete large frame, else the scratch buffer."""
+        return self.scratch if self._frame is None else self._frame
 
     def received(self, size: int) -> int:
         """Take the frames that *size* new bytes complete; how many bytes of a large frame are missing.
@@ -56,38 +58,38 @@ class FrameReader:
         Raises KafkaError: the peer does not speak Kafka's protocol.
         """
         self.bytes_in += size
-        self._filled += size
+        self.filled += size
         self._take()
-        return 0 if self._frame is None else len(self._frame) - self._filled
+        return 0 if self._frame is None else len(self._frame) - self.filled
 
     def _take(self) -> None:
         if self._frame is None:
             self._take_small()
-        elif self._filled == len(self._frame):
-            frame, self._frame, self._filled = memoryview(self._frame).toreadonly(), None, 0
+        elif self.filled == len(self._frame):
+            frame, self._frame, self.filled = memoryview(self._frame).toreadonly(), None, 0
             self._on_frame(frame)
 
     def _take_small(self) -> None:
         """Take the frames of one read; an incomplete last one gets its own buffer, or stays in the scratch buffer."""
-        at, end, self._filled = 0, self._filled, 0
-        while end - at >= SIZE_BYTES and not self._stopped:
+        at, end, self.filled = 0, self.filled, 0
+        while end - at >= _SIZE_BYTES and not self._stopped:
             size = self._frame_size(at)
-            at += SIZE_BYTES
+            at += _SIZE_BYTES
             if size > end - at:
-                self._frame, self._filled = unwritten(size), end - at
+                self._frame, self.filled = unwritten(size), end - at
                 self._frame[:end - at] = self.scratch[at:end]
                 return
             at += size
             self._on_frame(bytes_at(self.scratch, at - size, size))
         if at < end:
             self.scratch[:end - at] = self.scratch[at:end]
-            self._filled = end - at
+            self.filled = end - at
 
     def _frame_size(self, at: int) -> int:
         size = int32_at(self.scratch, at)
         if self.may_be_tls and self.scratch[at:at + 2] == ALERT_RECORD:
             raise tls_listener(self._label)
-        if not SIZE_BYTES <= size <= self._limit:
+        if not _SIZE_BYTES <= size <= self._limit:
             most = f"receive_max_frame_bytes={self._limit}" if self._limit == self._max_frame else f"{self._limit} before the connection is ready"
             raise ProtocolError(
                 f"{self._label} announced a response of {size} B; allowed are 4 to {most}. "

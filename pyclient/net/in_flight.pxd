@@ -1,6 +1,7 @@
 # C interface: a connection registers requests and finds what a response answers without a Python call.
 cimport cython
 
+from pyclient.codec.memory cimport first_int32
 from pyclient.core.manager cimport Request
 
 

@@ -1,6 +1,7 @@
 # C interface: the pool looks at a node for each request.
 cimport cython
 
+from pyclient.core.manager cimport earlier
 from pyclient.net.connection cimport Connection
 
 
@@ -8,7 +9,7 @@ from pyclient.net.connection cimport Connection
 cdef class NodeConnections:
     cdef public object node
     cdef readonly object reconnects
-    cdef readonly object max_in_flight
+    cdef readonly dict max_in_flight
     cdef readonly dict connections
     cdef readonly dict tasks
     cdef public object attempt

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyclient.config.addresses import Address
 from pyclient.core.connection import Reconnects, next_attempt_at
-from pyclient.core.manager import Use, earliest
+from pyclient.core.manager import Use, earlier, earliest
 from pyclient.core.silence import LATELY
 from pyclient.errors import KafkaError
 from pyclient.net.connection import Connection
@@ -26,7 +26,7 @@ class NodeConnections:
     def __init__(self, node: Node, reconnects: Reconnects, max_in_flight: Mapping[Use, int]) -> None:
         self.node = node
         self.reconnects = reconnects
-        self.max_in_flight = max_in_flight
+        self.max_in_flight = dict(max_in_flight)
         self.connections: dict[Use, Connection] = {}
         self.tasks: dict[Use, Task[None]] = {}
         self.attempt: ConnectAttempt | None = None
@@ -55,7 +55,7 @@ class NodeConnections:
     def free_slots(self, use: Use) -> int:
         """How many more requests the connection takes; 0 without a ready one."""
         connection = self.connections.get(use)
-        if connection is None or not connection.ready:
+        if connection is None or not connection.accepts_requests():
             return 0
         free = self.max_in_flight.get(use, 1) - connection.in_flight
         return max(0, free)
@@ -119,7 +119,9 @@ class NodeConnections:
             silent_at = self.connecting_since + patience
             first = earliest(first, silent_at if looked_at < silent_at else looked_at + patience)
         for connection in self.connections.values():
-            first = earliest(first, connection.next_deadline(others), None if connection.in_flight else connection.idle_since + max_idle)
+            first = earlier(first, connection.next_deadline(others))
+            if not connection.in_flight:
+                first = earlier(first, connection.idle_since + max_idle)
         return first
 
 

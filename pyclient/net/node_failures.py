@@ -25,7 +25,8 @@ class NodeFailures:
     def __init__(self, clock: Callable[[], float], on_failure: Callable[[KafkaError], None]) -> None:
         self._clock = clock
         self._on_failure = on_failure
-        self._any_answer = False  # some broker has answered a request that needs a login where logins are required
+        self.any_answer = False
+        """Some broker has answered a request that needs a login where logins are required."""
         self.by_address: dict[str, KafkaError] = {}
         """The last failure of each address; a success removes it."""
 
@@ -40,7 +41,7 @@ class NodeFailures:
 
     def answered(self, node: NodeConnections, api: Api, now: float) -> None:
         """A broker answered a request."""
-        self._any_answer = self._any_answer or api not in BEFORE_LOGIN
+        self.any_answer = self.any_answer or api not in BEFORE_LOGIN
         if node.silence_logged and node.silent_since is not None:
             _log.warning("%s answers again, after %.0f s", node.node, now - node.silent_since)
         node.answered(now)
@@ -67,7 +68,7 @@ class NodeFailures:
         """A ready connection was closed. For an idle one this is normal; with requests in flight it is a failure."""
         ending = connection.ending
         if ending is not None and ending.requests_lost:
-            node.may_require_login = ending.by_peer and connection.usage is not Usage.ANSWERED and not self._any_answer
+            node.may_require_login = ending.by_peer and connection.usage is not Usage.ANSWERED and not self.any_answer
             self._back_off(node, cause)
             _log.info("%s", cause)
             self._on_failure(cause)

@@ -1,28 +1,44 @@
 # C interface: the driver writes requests without a Python call.
 cimport cython
 
-from pyclient.core.manager cimport Request
-from pyclient.net.connection cimport Connection
+from pyclient.core.manager cimport Request, earlier
+from pyclient.net.connection cimport AnswerListener, Connection
 from pyclient.net.node_connections cimport NodeConnections
+from pyclient.net.request_metrics cimport NodeMetrics, RequestMetrics
+
+
+cdef class Waker:
+    cpdef object wake(self)
+    cpdef object wake_data(self)
+    cpdef object wake_by(self, double deadline)
+
+
+cdef class ConnectionPool
+
+
+@cython.final
+cdef class NodeAnswers(AnswerListener):
+    cdef ConnectionPool _pool
+    cdef NodeConnections _node
+    cdef NodeMetrics _metrics
 
 
 cdef class ConnectionPool:
     cdef object _reactor
     cdef object _options
+    cdef double _max_idle
     cdef object _network
     cdef object _clock
     cdef object _random
-    cdef object _on_change
-    cdef object _on_quiet
+    cdef Waker _waker
     cdef object _on_silence
     cdef object _data_use
-    cdef object _on_data
     cdef double _patience
     cdef double _looked_at
     cdef readonly dict _nodes
     cdef readonly dict _bootstrap
     cdef readonly object _closing
-    cdef object _metrics
+    cdef RequestMetrics _metrics
     cdef readonly object start_window
     cdef object _throttling
     cdef readonly object failures
@@ -43,4 +59,5 @@ cdef class ConnectionPool:
     cpdef Connection _connection(self, int node, object use)
     @cython.locals(found=NodeConnections)
     cdef NodeConnections _node(self, int number)
-    cpdef object _on_answer(self, NodeConnections node, object api, double now, object latency, double throttle)
+    @cython.locals(deadline=double)
+    cpdef object _on_quiet_response(self)

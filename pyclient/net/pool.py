@@ -21,11 +21,11 @@ from pyclient.core.outages import Throttling
 from pyclient.core.silence import patience
 from pyclient.errors import AuthenticationError, DisconnectError, KafkaError
 from pyclient.metrics import Metrics
-from pyclient.net.connection import Connection, interrupted
+from pyclient.net.connection import AnswerListener, Connection, interrupted
 from pyclient.net.connector import Connector
 from pyclient.net.node_connections import ClosingConnections, NodeConnections, least_loaded, longest_untried, next_node_at
 from pyclient.net.node_failures import NodeFailures
-from pyclient.net.request_metrics import RequestMetrics
+from pyclient.net.request_metrics import NodeMetrics, RequestMetrics
 from pyclient.net.security import UNPROTECTED, Security
 from pyclient.reactor.reactor import Reactor
 from pyclient.reactor.tasks import Timeout
@@ -54,28 +54,57 @@ class PoolOptions:
     """Whether TLS and logins know bootstrap servers by their canonical names (``client_dns_lookup``)."""
 
 
+class Waker:
+    """Is notified of what happens on connections. This one ignores it."""
+
+    def wake(self) -> None:
+        """An event that may let any manager continue."""
+
+    def wake_data(self) -> None:
+        """As `wake`, of ready connections for records: it concerns their manager alone."""
+
+    def wake_by(self, deadline: float) -> None:
+        """A response that concerns no manager. `ConnectionPool.tick` must be called by *deadline*."""
+
+
+class NodeAnswers(AnswerListener):
+    """What an answer means for its node and for the metrics."""
+
+    def __init__(self, pool: ConnectionPool, node: NodeConnections, metrics: NodeMetrics) -> None:
+        self._pool = pool
+        self._node = node
+        self._metrics = metrics
+
+    def answered(self, api: Api, now: float, latency: float, throttled: float) -> None:
+        """As `AnswerListener.answered`."""
+        if self._node.silent_since is not None or not self._pool.failures.any_answer:
+            self._pool.answered_late(self._node, api, now)
+        else:
+            self._node.answered(now)
+        self._metrics.answered(api, now, latency, throttled)
+        if throttled:
+            self._pool.throttled(self._node, now, throttled)
+
+
 class ConnectionPool:
     """Implements `Ready` for the driver.
 
-    ``on_change`` is called after each event that may let a manager continue, ``on_data`` instead after those of ready
-    connections for *data_use*, ``on_quiet`` after other responses, with the time by which `tick` must be called again,
-    ``on_silence`` again and again while some node does not answer, and when a peer has closed the last connection.
+    *waker* is notified of events, of those of ready connections for *data_use* apart. ``on_silence`` is called again
+    and again while some node does not answer, and when a peer has closed the last connection.
     """
 
     def __init__(self, reactor: Reactor, options: PoolOptions, network: Network, *, clock: Callable[[], float], random: Random,
-                 bootstrap: Iterable[Node], metrics: Metrics, on_change: Callable[[], None], on_quiet: Callable[[float], None],
-                 on_failure: Callable[[KafkaError], None], on_refused: Callable[[AuthenticationError], None],
-                 on_silence: Callable[[], None] = lambda: None, data_use: Use | None = None, on_data: Callable[[], None] = lambda: None) -> None:
+                 bootstrap: Iterable[Node], metrics: Metrics, waker: Waker, on_failure: Callable[[KafkaError], None], on_refused: Callable[[AuthenticationError], None],
+                 on_silence: Callable[[], None] = lambda: None, data_use: Use | None = None) -> None:
         self._reactor = reactor
         self._options = options
+        self._max_idle = options.max_idle
         self._network = network
         self._clock = clock
         self._random = random
-        self._on_change = on_change
-        self._on_quiet = on_quiet
+        self._waker = waker
         self._on_silence = on_silence
         self._data_use = data_use
-        self._on_data = on_data
         self._patience = patience(options.request_timeout)
         self._looked_at = 0.0
         self._nodes: dict[int, NodeConnections] = {}
@@ -89,7 +118,7 @@ class ConnectionPool:
         self._connector = Connector(
             reactor, network, options.sockets, options.security, clock=clock, request_timeout=options.request_timeout,
             make_connection=self._make_connection, closing=self._closing, failures=self.failures, metrics=self._metrics,
-            on_change=on_change, on_refused=on_refused, canonical_bootstrap=options.canonical_bootstrap)
+            on_change=waker.wake, on_refused=on_refused, canonical_bootstrap=options.canonical_bootstrap)
         self._due: float | None = 0.0  # no deadline of a connection or node is earlier
         self._next_node_at: float | None = None  # when to connect to one more node for a request that any node can answer
         self._closed = False
@@ -157,10 +186,10 @@ class ConnectionPool:
     def send(self, request: Request) -> Connection | None:
         """Write a request; returns the connection that it was written to."""
         connection = self._connection(request.node, request.use)
-        if connection is None or not connection.ready:
+        if connection is None or not connection.accepts_requests():
             self._not_sent(request, DisconnectError(f"the connection to node {request.node} was lost before {request.api.title} was sent"))
             return None
-        self._metrics.sent(request.node)
+        self._metrics.of(request.node).sent()
         written = connection.bytes_out
         try:
             connection.send(request)
@@ -186,7 +215,7 @@ class ConnectionPool:
 
     def _not_sent(self, request: Request, cause: KafkaError) -> None:
         request.done(self._clock(), NotSent(cause))
-        self._on_change()
+        self._waker.wake()
 
     def tick(self, now: float) -> None:
         """Close overdue and idle connections, renew sessions, and release nodes whose back-off is over."""
@@ -288,24 +317,26 @@ class ConnectionPool:
         label = f"{node.node} for {use.value}{resolved}" if node.node.id >= 0 else f"bootstrap server {node.address}"
         return Connection(
             label, self._options.client_id, reactor=self._reactor, clock=self._clock, max_frame=self._options.max_frame,
-            on_change=self._on_data if use is self._data_use else self._on_change,
+            on_change=self._waker.wake_data if use is self._data_use else self._waker.wake,
             on_quiet=self._on_quiet_response, on_lost=functools.partial(self._on_lost, node), patience=self._patience,
-            on_answer=functools.partial(self._on_answer, node))
+            answers=NodeAnswers(self, node, self._metrics.of(node.node.id)))
 
-    def _on_answer(self, node: NodeConnections, api: Api, now: float, latency: float | None, throttle: float) -> None:
+    def answered_late(self, node: NodeConnections, api: Api, now: float) -> None:
+        """A response of a node that had not answered a request like this before, or was silent."""
         if node.silent_since is not None:
             self._due = 0.0  # others may still be silent
         self.failures.answered(node, api, now)
-        self._metrics.answered(node.node.id, api, now, latency, throttle)
-        if throttle:
-            self._due = earliest(self._due, now + throttle)
-            self._throttling.add(str(node.node), throttle, now)
+
+    def throttled(self, node: NodeConnections, now: float, throttle: float) -> None:
+        """A response of this node asks for a pause."""
+        self._due = earliest(self._due, now + throttle)
+        self._throttling.add(str(node.node), throttle, now)
 
     def _on_quiet_response(self) -> None:
         """The connection may be idle from now on."""
-        deadline = self._clock() + self._options.max_idle
-        self._due = earliest(self._due, deadline)
-        self._on_quiet(deadline)
+        deadline = self._clock() + self._max_idle
+        self._due = earlier(self._due, deadline)
+        self._waker.wake_by(deadline)
 
     def _on_lost(self, node: NodeConnections, lost: Connection, cause: KafkaError) -> None:
         self._metrics.closed(lost)
@@ -314,7 +345,7 @@ class ConnectionPool:
             if lost.ending is not None and lost.ending.by_peer and not self._connections():
                 self._on_silence()  # an idle client would not notice that its brokers are gone
         self._closing.ended(lost)
-        self._on_change()
+        self._waker.wake()
 
     # ---- closing ----------------------------------------------------------------------------------------------------
 

@@ -4,10 +4,24 @@ cimport cython
 from pyclient.metric_values cimport Total, Windows
 
 
+cdef class RequestMetrics
+
+
 @cython.final
-cdef class _OfNode:
-    cdef Total requests
-    cdef Windows latency
+cdef class NodeMetrics:
+    cdef RequestMetrics _of_all
+    cdef Total _requests
+    cdef Windows _latency
+
+    cpdef object sent(self)
+    @cython.locals(milliseconds=double)
+    cpdef object answered(self, object api, double now, double latency, double throttle)
+
+
+@cython.final
+cdef class _OfApi:
+    cdef readonly Total responses
+    cdef readonly Windows latency
 
 
 @cython.final
@@ -19,10 +33,10 @@ cdef class RequestMetrics:
     cdef long long _closed_in
     cdef long long _closed_out
 
-    @cython.locals(found=_OfNode)
-    cpdef object sent(self, int node)
-    @cython.locals(found=_OfNode, milliseconds=double)
-    cpdef object answered(self, int node, object api, double now, object latency, double throttle)
+    cpdef NodeMetrics of(self, int node)
+    @cython.locals(own=_OfApi)
+    cpdef object answered(self, object api, double now, double milliseconds, double throttled)
 
     # Private.
-    cdef _OfNode _made_node(self, int node)
+    cdef NodeMetrics _made_node(self, int node)
+    cdef _OfApi _made_api(self, object api)

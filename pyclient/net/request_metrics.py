@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from pyclient.codec.apis import Api
 from pyclient.metric_values import Total, Windows
@@ -13,6 +13,7 @@ from pyclient.metrics import (
 )
 from pyclient.net.connection import Connection
 
+PRODUCE: Final = Api.PRODUCE
 COUNT_AND_LATENCY: Final[Mapping[Api, tuple[Metric, Metric]]] = {
     Api.FETCH: (FETCHES, FETCH_LATENCY), Api.OFFSET_COMMIT: (COMMITS, COMMIT_LATENCY), Api.HEARTBEAT: (HEARTBEATS, HEARTBEAT_TIME),
     Api.JOIN_GROUP: (JOINS, JOIN_TIME), Api.SYNC_GROUP: (SYNCS, SYNC_TIME),
@@ -20,17 +21,31 @@ COUNT_AND_LATENCY: Final[Mapping[Api, tuple[Metric, Metric]]] = {
 """APIs with metrics of their own: number of responses, and latency in ms."""
 
 
-class _OfNode:
-    """The values of one node."""
+class NodeMetrics:
+    """Counts and times the requests to one node."""
 
-    def __init__(self, metrics: Metrics, node: int) -> None:
-        self.requests = metrics.total(REQUESTS, str(node))
-        self.latency = metrics.windows(REQUEST_LATENCY, str(node))
+    def __init__(self, of_all: RequestMetrics, requests: Total, latency: Windows) -> None:
+        self._of_all = of_all
+        self._requests = requests
+        self._latency = latency
+
+    def sent(self) -> None:
+        """A request was written to it."""
+        self._requests.add(1)
+
+    def answered(self, api: Api, now: float, latency: float, throttle: float) -> None:
+        """A response came after *latency* seconds, and throttles the client for *throttle* seconds."""
+        milliseconds = latency * 1000
+        self._latency.add(milliseconds, 1, milliseconds, now)
+        self._of_all.answered(api, now, milliseconds, throttle * 1000)
 
 
-class _OfApi(NamedTuple):
-    responses: Total
-    latency: Windows
+class _OfApi:
+    """The values of one API."""
+
+    def __init__(self, responses: Total, latency: Windows) -> None:
+        self.responses = responses
+        self.latency = latency
 
 
 class RequestMetrics:
@@ -38,7 +53,7 @@ class RequestMetrics:
 
     def __init__(self, metrics: Metrics, connections: Callable[[], Sequence[Connection]]) -> None:
         self._metrics = metrics
-        self._nodes: dict[int, _OfNode] = {}
+        self._nodes: dict[int, NodeMetrics] = {}
         self._apis: dict[Api, _OfApi] = {}
         self._throttle = metrics.windows(PRODUCE_THROTTLE)
         self._closed_in = self._closed_out = 0  # bytes of connections that are closed
@@ -57,28 +72,24 @@ class RequestMetrics:
         self._closed_out += connection.bytes_out
         self._metrics.add(CONNECTIONS_CLOSED)
 
-    def sent(self, node: int) -> None:
-        """A request was written to *node*."""
-        found = self._nodes.get(node) or self._made_node(node)
-        found.requests.add(1)
+    def of(self, node: int) -> NodeMetrics:
+        """Those of one node."""
+        found = self._nodes.get(node)
+        return self._made_node(node) if found is None else found
 
-    def answered(self, node: int, api: Api, now: float, latency: float | None, throttle: float) -> None:
-        """A response of *node* came after *latency* seconds (None: unknown) and throttles the client for *throttle*
-        seconds.
-        """
-        milliseconds = 0.0 if latency is None else latency * 1000
-        if latency is not None:
-            found = self._nodes.get(node) or self._made_node(node)
-            found.latency.add(milliseconds, 1, milliseconds, now)
-        if api is Api.PRODUCE:
-            self._throttle.add(throttle * 1000, 1, throttle * 1000, now)
+    def answered(self, api: Api, now: float, milliseconds: float, throttled: float) -> None:
+        """A response came after so many milliseconds, and throttles the client for *throttled* milliseconds."""
+        if api is PRODUCE:
+            self._throttle.add(throttled, 1, throttled, now)
         elif api in COUNT_AND_LATENCY:
-            own = self._apis.get(api) or self._made_api(api)
+            own = self._apis.get(api)
+            if own is None:
+                own = self._made_api(api)
             own.responses.add(1)
             own.latency.add(milliseconds, 1, milliseconds, now)
 
-    def _made_node(self, node: int) -> _OfNode:
-        made = self._nodes[node] = _OfNode(self._metrics, node)
+    def _made_node(self, node: int) -> NodeMetrics:
+        made = self._nodes[node] = NodeMetrics(self, self._metrics.total(REQUESTS, str(node)), self._metrics.windows(REQUEST_LATENCY, str(node)))
         return made
 
     def _made_api(self, api: Api) -> _OfApi:

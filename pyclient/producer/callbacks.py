@@ -17,7 +17,7 @@ from pyclient.buffers.delivery import BatchResult, Observer
 from pyclient.errors import IllegalStateError, KafkaError, raisable
 from pyclient.held_lock import Held
 from pyclient.records import TopicPartition
-from pyclient.reactor.reactor import Reactor, Waiter
+from pyclient.reactor.reactor import Reactor
 
 _log = logging.getLogger(__name__)
 LAST_CALLBACKS: Final = 1.0
@@ -130,13 +130,9 @@ class ThreadObserver(LoopObserver):
 
     def wait(self, result: BatchResult, timeout: float | None) -> bool:
         """As `Observer.wait`; the thread leads the reactor meanwhile."""
-        waiter = Waiter(self._reactor)
-        end = waiter.end
-        result.when_done(end)
-        try:
-            return self._reactor.run_until(waiter, timeout) or result.done
-        finally:
-            result.forget(end)
+        if self.closed is not None or self._thread is not None:
+            self.check_wait()
+        return self._reactor.run_until_done(result, timeout)
 
     def dispatch(self, work: Callable[[], object]) -> None:
         """Queue it for the callback thread. After the thread's end, run it in the caller's."""

@@ -1,4 +1,4 @@
-"""The part of a producer that runs in steps of its reactor: lookups of topics, flush, sealing of batches, and close.
+"""The part of a producer that runs in steps of its reactor: lookups of topics, flush and close.
 
 Knows the Accumulator and the Sender; a facade's thread or task appends the records (`pyclient.producer.record_send`).
 """
@@ -7,12 +7,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from functools import partial
 
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.deliveries import NO_PARTITION
-from pyclient.buffers.batch import Batch
 from pyclient.buffers.queues import TopicQueues
 from pyclient.codec.compression import Compression
 from pyclient.config import ProducerConfig
@@ -29,6 +27,7 @@ from pyclient.producer.callbacks import LoopObserver
 from pyclient.producer.routing import Router
 from pyclient.client.core import ClientCore
 from pyclient.producer.metrics import BatchMetrics
+from pyclient.producer.sealing import BatchSealer
 from pyclient.producer.transactions import TransactionCalls
 from pyclient.producer.waiting_sends import WaitingSends
 from pyclient.runtime.environment import wall_ms
@@ -68,7 +67,7 @@ class ProducerCore(ClientCore):
         self._creation = TopicCreation()
         self.refused_records: deque[KafkaError] = deque()
         """Of a bulk, in any thread; the transactions do not know yet."""
-        self._workers: Executor | None = None
+        self._sealer = BatchSealer(self.accumulator, self.environment)
         limits = SendingLimits(
             acks=config.acks, in_flight=config.max_in_flight_requests_per_connection, max_request_size=config.max_request_size,
             request_timeout=self.request_timeout, delivery_timeout=config.delivery_timeout_ms / 1000, linger=config.linger_ms / 1000, retries=config.retries,
@@ -80,7 +79,7 @@ class ProducerCore(ClientCore):
         if self.transactions is not None:
             observer.on_failed = self._fail_transaction(self.transactions, batch_metrics)
         self.transaction_calls = TransactionCalls(self, self.transactions)
-        self.sender = Sender(self.accumulator, self.metadata, limits, backoff=self.backoff, seal=self._seal, listener=batch_metrics,
+        self.sender = Sender(self.accumulator, self.metadata, limits, backoff=self.backoff, seal=self._sealer.seal, listener=batch_metrics,
                              ids=self.transactions or (ProducerIds(self.calls) if config.enable_idempotence else None), transactions=self.transactions)
         if self.transactions is not None:
             self.transactions.records = self.sender
@@ -237,31 +236,6 @@ class ProducerCore(ClientCore):
         if count:
             raise DeliveryError(count, causes)
 
-    # ---- sealing ----------------------------------------------------------------------------------------------------
-
-    def _seal(self, batch: Batch) -> None:
-        if batch.size <= self.environment.seal_inline_bytes or self.accumulator.codec(batch.queue.topic)[0] is Compression.NONE:
-            self.accumulator.seal(batch)
-        else:
-            self._seal_in_worker(batch)
-
-    def _seal_in_worker(self, batch: Batch) -> None:
-        self._workers = self._workers or self.environment.workers("pyclient-seal")
-        try:
-            self._workers.submit(self._seal_or_fail, batch)
-        except RuntimeError:  # the interpreter is shutting down and starts no threads
-            self._seal_or_fail(batch)
-
-    def _seal_or_fail(self, batch: Batch) -> None:
-        try:
-            self.accumulator.seal(batch)
-        except Exception as error:  # noqa: BLE001 MemoryError or a defect of a codec: the records must fail, not wait forever
-            _log.exception("sealing %r failed", batch)
-            failed = KafkaError(f"the batch could not be compressed: {error!r}", topic_partition=batch.queue.topic_partition)
-            self.accumulator.give_up_unsealed(batch, failed)
-        finally:
-            self.accumulator.on_ready()
-
     # ---- the end ----------------------------------------------------------------------------------------------------
 
     async def finish(self, timeout: float | None) -> None:
@@ -315,8 +289,7 @@ class ProducerCore(ClientCore):
         if self.closed is None:
             self.sender.abandon(ClientClosedError("the producer was closed before the record was acknowledged"))
         await super().close()
-        if self._workers is not None:
-            self._workers.shutdown(wait=True)
+        self._sealer.close()
         if self.interceptors is not None:
             self.interceptors.close()
 

@@ -10,10 +10,11 @@ import errno
 import os
 import socket
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pyclient.reactor.pollers import ENDS, READABLE, WRITABLE
 from pyclient.reactor.reactor import Reactor
+from pyclient.reactor.system_sockets import AVAILABLE, receive, send
 from pyclient.reactor.tasks import Future
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -27,14 +28,23 @@ HAS_RCVLOWAT: Final = os.name == "posix" and hasattr(socket, "SO_RCVLOWAT") and 
 """Whether SO_RCVLOWAT affects pollers (Linux), and not only blocking reads."""
 
 
-class Channel(Protocol):
-    """One connected peer. It belongs to one owner, which `attach` names."""
+OF_SYSTEM: Final = socket.socket if AVAILABLE else None
 
-    secured: bool
-    """Whether the bytes are encrypted on their way."""
+
+class Channel:
+    """One connected peer. It belongs to one owner, which `attach` names. Subclasses carry the bytes."""
+
+    def __init__(self) -> None:
+        self.secured = False
+        """Whether the bytes are encrypted on their way."""
+        self.short_reads_end = False
+        """Whether a read of fewer bytes than asked for has taken all there is, the end of the stream too."""
+        self.unwritten = False
+        """Whether the channel itself holds bytes that were taken and have not reached the system."""
 
     def attach(self, on_events: OnEvents) -> None:
         """Call *on_events* with READABLE and WRITABLE when `read_into` and `write` can go on, and once soon."""
+        raise NotImplementedError
 
     def read_into(self, buffer: bytearray, start: int) -> int:
         """Read into *buffer* from *start* on: the number of bytes, 0 at the end of the stream, or `NOTHING`.
@@ -42,50 +52,37 @@ class Channel(Protocol):
         Another event comes after `NOTHING`, and after fewer bytes than there is room for where `short_reads_end` is
         true. Raises OSError.
         """
-
-    short_reads_end: bool
-    """Whether a read of fewer bytes than asked for has taken all there is, the end of the stream too."""
+        raise NotImplementedError
 
     def write(self, pieces: list[Buffer]) -> bool:
         """Remove from *pieces* what was taken; whether all of it has reached the system. Else another event comes.
 
         Raises OSError.
         """
-
-    @property
-    def unwritten(self) -> bool:
-        """Whether the channel itself holds bytes that were taken and have not reached the system."""
+        raise NotImplementedError
 
     def peer_certificate(self) -> dict[str, Any]:
         """As `ssl.SSLSocket.getpeercert`; empty without TLS."""
+        return {}
 
     def set_low_water(self, size: int) -> None:
         """Report READABLE not before *size* bytes have come, or the end of the stream, where the system can do that."""
 
     def close(self) -> None:
         """Close it; what it has taken still leaves. No event comes any more. Idempotent."""
+        raise NotImplementedError
 
     def abort(self) -> None:
         """Close it without a word to the peer."""
+        raise NotImplementedError
 
 
-class Plain(Channel, Protocol):
-    """What TLS can be spoken over."""
-
-    on_events: OnEvents
-
-    def close_after(self, last: bytes) -> None:
-        """Close it when *last* was written, if that can be written at once."""
-
-
-class PlainChannel:
-    """A socket."""
-
-    secured = False
-    unwritten = False
+class PlainChannel(Channel):
+    """A socket: the system's, or an object with its methods."""
 
     def __init__(self, reactor: Reactor, sock: socket.socket) -> None:
         """*sock* does not block, and is connected or being connected."""
+        Channel.__init__(self)
         self._reactor = reactor
         self.socket = sock
         self.short_reads_end = True
@@ -112,27 +109,17 @@ class PlainChannel:
 
     def read_into(self, buffer: bytearray, start: int) -> int:
         """As `Channel.read_into`."""
-        try:
-            size = _receive(self.socket, buffer, start)
-        except BlockingIOError:
-            size = NOTHING
+        size = receive(self.socket, buffer, start) if type(self.socket) is OF_SYSTEM else _receive(self.socket, buffer, start)
         if size and size < len(buffer) - start:
             self._reactor.poller.arm(self._token, READABLE)
         return size
 
     def write(self, pieces: list[Buffer]) -> bool:
         """As `Channel.write`."""
-        try:
-            while pieces:
-                _drop_sent(pieces, _send(self.socket, pieces))
-        except BlockingIOError:
+        done = send(self.socket, pieces) if type(self.socket) is OF_SYSTEM else _send(self.socket, pieces)
+        if not done:
             self._reactor.poller.arm(self._token, WRITABLE)
-            return False
-        return True
-
-    def peer_certificate(self) -> dict[str, Any]:
-        """As `Channel.peer_certificate`."""
-        return {}
+        return done
 
     def set_low_water(self, size: int) -> None:
         """As `Channel.set_low_water`."""
@@ -159,14 +146,26 @@ class PlainChannel:
 
 
 def _receive(sock: socket.socket, buffer: bytearray, start: int) -> int:
-    if not start:
-        return sock.recv_into(buffer)
-    with memoryview(buffer) as whole, whole[start:] as room:
-        return sock.recv_into(room)
+    """As `pyclient.reactor.system_sockets.receive`."""
+    try:
+        with memoryview(buffer) as whole, whole[start:] as room:
+            return sock.recv_into(room)
+    except BlockingIOError:
+        return NOTHING
 
 
-def _send(sock: socket.socket, pieces: list[Buffer]) -> int:
-    """How many bytes of the first pieces the system took."""
+def _send(sock: socket.socket, pieces: list[Buffer]) -> bool:
+    """As `pyclient.reactor.system_sockets.send`."""
+    try:
+        while pieces:
+            _drop_sent(pieces, _send_some(sock, pieces))
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _send_some(sock: socket.socket, pieces: list[Buffer]) -> int:
+    """How many bytes of the first pieces were taken."""
     if len(pieces) == 1 or not hasattr(sock, "sendmsg"):
         return sock.send(pieces[0])
     return sock.sendmsg(pieces if len(pieces) <= MOST_PIECES else pieces[:MOST_PIECES])
@@ -204,7 +203,7 @@ async def connected(reactor: Reactor, sock: socket.socket, address: Any) -> Plai
     return channel
 
 
-async def next_event(channel: Plain, reactor: Reactor, wanted: int) -> None:
+async def next_event(channel: PlainChannel, reactor: Reactor, wanted: int) -> None:
     """Wait until READABLE or WRITABLE is reported."""
     came: Future[None] = Future(reactor)
 

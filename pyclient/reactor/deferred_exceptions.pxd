@@ -7,6 +7,9 @@ cdef extern from *:
     #define Py_BUILD_CORE 1
     #endif
     #include "internal/pycore_runtime.h"
+    #ifndef _WIN32
+    #include <pthread.h>
+    #endif
 
     /* Let no thread pass for the one that runs signal handlers; 0 if this one does not run them. */
     static unsigned long pyclient_defer_signals(void)
@@ -21,14 +24,37 @@ cdef extern from *:
     static void pyclient_restore_signals(unsigned long main) { _PyRuntime.main_thread = main; }
 
     #ifndef Py_GIL_DISABLED
-    /* Let exceptions that other threads raise into this one go to a new state of a thread; NULL if they do already. */
+    /* One that was used, for the next: making it takes longer than a step. A fork and the interpreter's end free all. */
+    static PyThreadState *pyclient_spare = NULL;
+
+    static void pyclient_forget_spare(void) { pyclient_spare = NULL; }
+
+    static int pyclient_keep_spare(void)
+    {
+        int failed = Py_AtExit(pyclient_forget_spare);
+    #ifndef _WIN32
+        failed = failed || pthread_atfork(NULL, NULL, pyclient_forget_spare);
+    #endif
+        return failed;
+    }
+
+    static PyThreadState *pyclient_new_box(PyInterpreterState *interpreter)
+    {
+        PyThreadState *box = pyclient_spare;
+        if (box == NULL || PyThreadState_GetInterpreter(box) != interpreter)
+            return PyThreadState_New(interpreter);
+        pyclient_spare = NULL;
+        return box;
+    }
+
+    /* Let exceptions that other threads raise into this one go to another state of a thread; NULL if they do already. */
     static PyThreadState *pyclient_defer_exceptions(void)
     {
         PyThreadState *here = PyThreadState_Get(), *box;
         unsigned long ident = PyThread_get_thread_ident();
         if (here->thread_id != ident)
             return NULL;
-        box = PyThreadState_New(PyThreadState_GetInterpreter(here));
+        box = pyclient_new_box(PyThreadState_GetInterpreter(here));
         if (box == NULL)
             return NULL;
         box->thread_id = ident;
@@ -44,8 +70,13 @@ cdef extern from *:
         PyThreadState *here = PyThreadState_Get();
         PyObject *error = box->async_exc;
         box->async_exc = NULL;
-        PyThreadState_Clear(box);
-        PyThreadState_Delete(box);
+        box->thread_id = 0;
+        if (pyclient_spare == NULL)
+            pyclient_spare = box;
+        else {
+            PyThreadState_Clear(box);
+            PyThreadState_Delete(box);
+        }
         here->thread_id = PyThread_get_thread_ident();
         if (error != NULL) {
             PyThreadState_SetAsyncExc(here->thread_id, error);
@@ -53,6 +84,7 @@ cdef extern from *:
         }
     }
     #else
+    static int pyclient_keep_spare(void) { return 0; }
     static PyThreadState *pyclient_defer_exceptions(void) { return NULL; }
     static void pyclient_raise_deferred(PyThreadState *box) { (void)box; }
     #endif
@@ -60,6 +92,7 @@ cdef extern from *:
     ctypedef struct PyThreadState:
         pass
 
+    int keep_spare "pyclient_keep_spare"() noexcept
     unsigned long defer_signals "pyclient_defer_signals"() noexcept
     void restore_signals "pyclient_restore_signals"(unsigned long main) noexcept
     PyThreadState *defer_exceptions "pyclient_defer_exceptions"() noexcept

@@ -10,7 +10,12 @@ held back.
 """
 import cython
 from cython.cimports.cpython.exc import PyErr_CheckSignals
-from cython.cimports.pyclient.reactor.deferred_exceptions import defer_exceptions, defer_signals, raise_deferred, restore_signals
+from cython.cimports.pyclient.reactor.deferred_exceptions import (
+    defer_exceptions, defer_signals, keep_spare, raise_deferred, restore_signals,
+)
+
+if keep_spare():
+    raise MemoryError
 
 
 @cython.final

@@ -33,6 +33,16 @@ cdef class Reactor
 
 
 @cython.final
+cdef class Queue:
+    cdef list _items
+    cdef Py_ssize_t _taken           # of the first items
+
+    cdef object put(self, object item)
+    cdef object take(self)
+    cdef Py_ssize_t count(self) noexcept
+
+
+@cython.final
 cdef class Waiter:
     cdef PyThread_type_lock _gate
     cdef Reactor _reactor
@@ -67,9 +77,9 @@ cdef class Reactor:
     cdef object _defer               # holds back exceptions from outside while interpreted code runs in a step
     cdef object _deferred            # its result
     cdef object _notify              # makes the leading thread step soon
-    cdef object _events              # (sink, events) to report in this step
-    cdef object _soon                # callbacks of the next pass
-    cdef object _posted              # callbacks of threads that do not lead
+    cdef Queue _events               # (sink, events) to report in this step
+    cdef Queue _soon                 # callbacks of the next pass
+    cdef list _posted                # callbacks of threads that do not lead
     cdef list _timers                # a heap of (time, number, timer)
     cdef int _cancelled              # timers in it that were cancelled
     cdef long long _number
@@ -81,6 +91,8 @@ cdef class Reactor:
     cdef object _raised              # what a callback raised that must leave the step
     cdef readonly long long calls    # callbacks that ran so far
     cdef public int tasks            # that have not ended
+
+    cpdef bint run_until(self, Waiter waiter, object timeout=*) except -1
 
     # Private.
     cdef object _wait(self, Waiter waiter, double left)

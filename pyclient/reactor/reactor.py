@@ -35,9 +35,42 @@ MOST_PASSES = cython.declare(cython.int, 64)
 PASSES_AFTER_END = cython.declare(cython.int, 1)
 """How many more passes a caller leads whose wait is over: they answer what ended it, the next fetch for instance."""
 MOST_CANCELLED = cython.declare(cython.int, 100)
+MOST_TAKEN = cython.declare(cython.Py_ssize_t, 1000)
 ASIDE_S = 0.0001
 MOST_NESTED = cython.declare(cython.int, 200)
 """Calls of interpreted code that a step may nest. A RecursionError in it would leave what it changes half changed."""
+
+
+@cython.final
+@cython.cclass
+class Queue:
+    """First in, first out. The fields are declared in reactor.pxd."""
+
+    def __init__(self):
+        self._items = []
+
+    @cython.cfunc
+    def put(self, item: object) -> object:
+        self._items.append(item)
+
+    @cython.cfunc
+    def take(self) -> object:
+        """The first one; there must be one."""
+        item = self._items[self._taken]
+        self._items[self._taken] = None
+        self._taken += 1
+        if self._taken == len(self._items):
+            self._items.clear()
+            self._taken = 0
+        elif self._taken >= MOST_TAKEN:  # it is never empty: let what was taken not remain
+            del self._items[:self._taken]
+            self._taken = 0
+        return item
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def count(self) -> cython.Py_ssize_t:
+        return len(self._items) - self._taken
 
 
 @cython.final
@@ -136,7 +169,7 @@ class Reactor:
     def __init__(self, poller, clock=time.monotonic, defer=None):
         self.poller, self.clock, self._defer = poller, clock, defer
         self._notify, self._shared = poller.wake, poller.shared
-        self._events, self._soon, self._posted, self._timers, self._followers = deque(), deque(), deque(), [], deque()
+        self._events, self._soon, self._posted, self._timers, self._followers = Queue(), Queue(), [], [], deque()
         self._deadline = INFINITY
 
     def bind(self, notify):
@@ -152,7 +185,7 @@ class Reactor:
         Takes no lock that the caller could leave held: signal handlers and finalizers may call it.
         """
         if self._leader == this_thread():
-            self._soon.append(callback)
+            self._soon.put(callback)
             return
         with self._mutex:
             self._posted.append(callback)
@@ -182,7 +215,7 @@ class Reactor:
         """Whether the calling thread is the only one that may lead."""
         return self._bound == this_thread()
 
-    def run_until(self, waiter: Waiter, timeout=None) -> cython.bint:
+    def run_until(self, waiter, timeout=None):
         """Wait until *waiter* has ended, leading meanwhile if no other caller does; whether it has.
 
         Handlers of signals run here, and may raise.
@@ -210,6 +243,16 @@ class Reactor:
         finally:
             self._leave(waiter)
         return waiter.done
+
+    def run_until_done(self, awaited, timeout=None):
+        """As `run_until`, of what calls ``when_done(callback)`` back, unless it is to ``forget`` it; its ``done``."""
+        waiter: Waiter = Waiter(self)
+        end = waiter.end
+        awaited.when_done(end)
+        try:
+            return self.run_until(waiter, timeout) or awaited.done
+        finally:
+            awaited.forget(end)
 
     @cython.cfunc
     def _wait(self, waiter: Waiter, left: cython.double) -> object:
@@ -312,7 +355,8 @@ class Reactor:
     def _lead_after(self, events, waiter: Waiter | None) -> object:
         self._lead()
         try:
-            self._events.extend(events)
+            for each in events:
+                self._events.put(each)
             self._step(waiter)
         finally:
             self._stop_leading(waiter)
@@ -326,7 +370,7 @@ class Reactor:
             while True:
                 self._set_deadline()
                 rounds += 1
-                left: cython.bint = len(self._soon) > 0 or len(self._events) > 0 or rounds == MOST_ROUNDS
+                left: cython.bint = self._soon.count() > 0 or self._events.count() > 0 or rounds == MOST_ROUNDS
                 deferred, self._deferred = self._deferred, None
                 if self._raised is not None:
                     raised, self._raised = self._raised, None
@@ -387,24 +431,25 @@ class Reactor:
     @cython.exceptval(-1, check=False)
     def _pass(self) -> cython.bint:
         """Report events, then run what is posted, due, and ready now; whether there was anything."""
-        events, soon, posted = self._events, self._soon, self._posted
-        some: cython.bint = len(events) > 0
-        while events:
+        events, soon = self._events, self._soon
+        some: cython.bint = events.count() > 0
+        while events.count() > 0:
             self._enter_interpreted()
-            sink, what = events.popleft()
+            sink, what = events.take()
             self._call(sink, what)
-        if posted:
+        if self._posted:
             with self._mutex:
-                while posted:
-                    soon.append(posted.popleft())
+                for callback in self._posted:
+                    soon.put(callback)
+                self._posted.clear()
         if self._timers:
             self._take_due()
-        count: cython.Py_ssize_t = len(soon)
+        count: cython.Py_ssize_t = soon.count()
         some = some or count > 0
         while count:
             count -= 1
             self._enter_interpreted()
-            self._call(soon.popleft(), None)
+            self._call(soon.take(), None)
         return some
 
     @cython.cfunc
@@ -415,7 +460,7 @@ class Reactor:
             timer: Timer = _pop(timers)[2]
             timer._waits = False
             if timer.callback is not None:
-                self._soon.append(timer)
+                self._soon.put(timer)
             elif self._cancelled:
                 self._cancelled -= 1
 

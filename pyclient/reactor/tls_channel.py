@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """TLS over a plain channel: OpenSSL encrypts between two buffers in memory, and the socket takes and gives what is
 encrypted.
 """
@@ -8,12 +9,15 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from pyclient.reactor.channels import NOTHING, Buffer, OnEvents, Plain, next_event
+from pyclient.codec.memory import bytes_at
+from pyclient.reactor.channels import NOTHING, Buffer, Channel, OnEvents, PlainChannel, next_event
 from pyclient.reactor.pollers import READABLE, WRITABLE
 from pyclient.reactor.reactor import Reactor
 
 CHUNK: Final = 128 * 1024
 """Bytes that are encrypted at a time: in less than 0.1 ms, and still in the processor's cache when they are copied."""
+FEW: Final = 4096
+"""Bytes that are copied as quickly as they are looked at."""
 RECEIVED: Final = 256 * 1024
 """Bytes of a read of the socket at most."""
 
@@ -35,17 +39,17 @@ def tls_name(host: str) -> str:
     return host.rstrip(".").partition("%")[0]
 
 
-class TlsChannel:
+class TlsChannel(Channel):
     """As `Channel`. Call `shake_hands` before anything else."""
 
-    secured = True
-    short_reads_end = False
-
-    def __init__(self, reactor: Reactor, plain: Plain, tls: Tls) -> None:
+    def __init__(self, reactor: Reactor, plain: PlainChannel, tls: Tls) -> None:
+        Channel.__init__(self)
+        self.secured = True
         self._reactor = reactor
         self._plain = plain
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = tls.context.wrap_bio(self._incoming, self._outgoing, server_hostname=tls_name(tls.host))
+        self._session: Any = getattr(self._tls, "_sslobj", self._tls)  # without a call of Python around each of its own
         self._received = bytearray(4096)
         self._encrypted: list[Buffer] = []
         self._ended = False
@@ -84,27 +88,35 @@ class TlsChannel:
 
     def read_into(self, buffer: bytearray, start: int) -> int:
         """As `Channel.read_into`."""
+        if not start:
+            return self._read(len(buffer), buffer)
         with memoryview(buffer) as whole, whole[start:] as room:
-            while True:
-                if self._incoming.pending or self._tls.pending() or self._ended:
-                    try:
-                        return self._tls.read(len(room), room)  # type: ignore[return-value]  # with a buffer it is a number
-                    except ssl.SSLWantReadError:
-                        self._flush()  # an answer to a message of TLS itself
-                if not self._receive() and not self._ended:
-                    return NOTHING
+            return self._read(len(room), room)
+
+    def _read(self, size: int, into: bytearray | memoryview) -> int:
+        while True:
+            if self._incoming.pending or self._session.pending() or self._ended:
+                try:
+                    return self._session.read(size, into)  # type: ignore[no-any-return]
+                except ssl.SSLWantReadError:
+                    self._flush()  # an answer to a message of TLS itself
+            if not self._receive() and not self._ended:
+                return NOTHING
 
     def _receive(self) -> bool:
         """Take what has come from the socket; whether there was anything."""
         size = self._plain.read_into(self._received, 0)
-        if size == NOTHING:
+        if size < 0:
             return False
         if not size:
             self._ended = True
             self._incoming.write_eof()
             return False
-        with memoryview(self._received) as received:
-            self._incoming.write(received[:size])
+        if size <= FEW:
+            self._incoming.write(bytes_at(self._received, 0, size))
+        else:
+            with memoryview(self._received) as received:
+                self._incoming.write(received[:size])
         if size == len(self._received) and size < RECEIVED:
             self._received = bytearray(4 * size)
         return True
@@ -115,7 +127,7 @@ class TlsChannel:
             if not pieces:
                 return True
             chunk = _take_chunk(pieces)
-            taken = self._tls.write(chunk)
+            taken = self._session.write(chunk)
             if taken < len(chunk):
                 pieces.insert(0, memoryview(chunk)[taken:])
         return False
@@ -124,12 +136,10 @@ class TlsChannel:
         """Whether the socket has taken all that is encrypted."""
         if self._outgoing.pending:
             self._encrypted.append(self._outgoing.read())
-        return not self._encrypted or self._plain.write(self._encrypted)
-
-    @property
-    def unwritten(self) -> bool:
-        """As `Channel.unwritten`."""
-        return bool(self._encrypted)
+        if self._encrypted:
+            self._plain.write(self._encrypted)
+        self.unwritten = bool(self._encrypted)
+        return not self.unwritten
 
     def set_low_water(self, size: int) -> None:
         """As `Channel.set_low_water`; of encrypted bytes."""

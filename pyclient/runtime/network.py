@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from pyclient.reactor.channels import Channel, Plain, PlainChannel, connected
+from pyclient.reactor.channels import Channel, PlainChannel, connected
 from pyclient.reactor.reactor import Reactor
 from pyclient.reactor.tasks import Future, Timeout
 from pyclient.reactor.tls_channel import Tls, TlsChannel
@@ -114,7 +114,7 @@ class SocketNetwork:
                 socket.close(descriptor)
 
 
-async def secured(reactor: Reactor, plain: Plain, tls: Tls) -> TlsChannel:
+async def secured(reactor: Reactor, plain: PlainChannel, tls: Tls) -> TlsChannel:
     """Do the TLS handshake; closes *plain* when this fails or is cancelled."""
     try:
         tls.connected()

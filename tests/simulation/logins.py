@@ -12,7 +12,7 @@ from pyclient.core.manager import Outcome, Reply, Request, Use
 from pyclient.errors import KafkaError
 from pyclient.plugin_loading import load_plugin
 from pyclient.plugins import Surroundings
-from pyclient.net.connection import Connection
+from pyclient.net.connection import AnswerListener, Connection
 from pyclient.net.sasl_login import SaslClient
 from pyclient.runtime.environment import loop_reactor, using
 from pyclient.runtime.network import SocketOptions
@@ -48,12 +48,12 @@ class Client:
         self.outcomes: list[Outcome] = []
         self._connection = Connection(
             "the broker", "client", reactor=self.portal.reactor, clock=world.loop.time, max_frame=1 << 20, on_change=self._changed, on_quiet=self._changed,
-            on_lost=lambda link, cause: self.lost.append(cause), on_answer=lambda api, now, latency, throttle: None)
+            on_lost=lambda link, cause: self.lost.append(cause), answers=AnswerListener())
         self.link: Any = InSteps(self.portal, self._connection)
 
     def _changed(self) -> None:
         self.changes += 1
-        self.was_ready = self._connection.ready
+        self.was_ready = self._connection.accepts_requests()
 
     async def introduce(self, *, logs_in: bool = True) -> None:
         await self.portal.call(lambda: self._introduce(logs_in=logs_in))

@@ -62,7 +62,7 @@ def _(_original: Target) -> Target:
 def _(original: Target) -> Target:
     def free(self: Any, use: Any) -> int:
         connection = self.connections.get(use)
-        return max(int(original(self, use)), int(connection is not None and connection.ready))
+        return max(int(original(self, use)), int(connection is not None and connection.accepts_requests()))
     return free
 
 

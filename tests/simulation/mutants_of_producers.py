@@ -144,6 +144,6 @@ def _(original: Target) -> Target:
     return settle
 
 
-@bug("produce", "the loop does not notice that a worker has sealed a batch", "Java 20780: stuck", "pyclient.producer.core:ProducerCore._seal_or_fail")
+@bug("produce", "the loop does not notice that a worker has sealed a batch", "Java 20780: stuck", "pyclient.producer.sealing:BatchSealer._seal_or_fail")
 def _(_original: Target) -> Target:
-    return lambda self, batch: self.accumulator.seal(batch)
+    return lambda self, batch: self._accumulator.seal(batch)

@@ -47,7 +47,7 @@ def test_a_connection_is_ready_after_its_login_and_not_before(mechanism: str) ->
 
     async def test(client: Client) -> None:
         assert client.link.state is State.AUTHENTICATING
-        assert not client.link.ready
+        assert not client.link.accepts_requests()
         await client.log_in(of(client, mechanism))
         assert client.link.state is State.READY
         assert await client.answered()
@@ -246,10 +246,10 @@ def test_M11_what_is_in_flight_is_answered_first_and_nothing_is_written_until_th
         login = asyncio.get_running_loop().create_task(client.log_in(of(client, "SCRAM-SHA-512"), 2.0))
         await turns(lambda: client.link.state is State.REAUTHENTICATING)
         while client.link.state is State.REAUTHENTICATING:
-            assert not client.link.ready
+            assert not client.link.accepts_requests()
             await asyncio.sleep(0.001)
         await login
-        assert client.link.ready
+        assert client.link.accepts_requests()
         assert client.was_ready, "managers are asked again"
         assert all(isinstance(each.result(), Reply) for each in in_flight)
         assert client.asked()[4:] == ["Metadata"] * 4 + [*LOGIN, "SaslAuthenticate"]
@@ -274,7 +274,7 @@ def test_M11_no_request_fails_because_of_a_renewal(seed: int, mechanism: str, li
             if login is None and client.link.session.renew_at is not None and place.loop.time() >= client.link.session.renew_at:
                 login, renewals = asyncio.get_running_loop().create_task(client.log_in(ours)), renewals + 1
             for _ in range(chance.randrange(4)):
-                if client.link.ready and client.link.in_flight < 5:
+                if client.link.accepts_requests() and client.link.in_flight < 5:
                     client.ask()
             await asyncio.sleep(chance.expovariate(20))
             if login is not None and login.done():
@@ -356,10 +356,10 @@ def test_M11_a_session_that_could_not_be_renewed_takes_no_requests_after_its_end
     async def test(client: Client) -> None:
         await client.log_in(of(client, "PLAIN"))
         await asyncio.sleep(2.6)
-        assert client.link.ready
+        assert client.link.accepts_requests()
         asked = client.ask()
         await asyncio.sleep(0.2)
-        assert not client.link.ready
+        assert not client.link.accepts_requests()
         assert isinstance(await asked, Reply)
         with pytest.raises(TokenUnavailableError):
             await client.log_in(logins(client, "OAUTHBEARER", sasl_token_provider=broken))
@@ -398,7 +398,7 @@ def test_M11_requests_go_on_while_a_token_is_fetched() -> None:
         await asyncio.sleep(2)
         login = asyncio.get_running_loop().create_task(client.log_in(logins(client, "OAUTHBEARER", sasl_token_provider=slow)))
         await asyncio.sleep(1)
-        assert client.link.ready
+        assert client.link.accepts_requests()
         assert await client.answered()
         await login
         assert client.asked()[-2:] == LOGIN

@@ -1,8 +1,9 @@
 """Yields at the edges of locks, so that rare interleavings of threads become frequent.
 
 Locks of the client's Python modules are replaced by ones that toss a seeded coin before and after each acquire and
-release. Compiled locks cannot be replaced. Around the Accumulator's the coin is tossed before and after its calls, in
-what it calls under the lock (the clock), and in what it does between two holds of the lock (compression, checksums).
+release. Compiled locks cannot be replaced. Around the Accumulator's the coin is tossed before and after its calls by
+threads that send, in what the sender does between its own (sealing, metrics), in what it calls under the lock (the
+clock), and in what it does between two holds of the lock (compression, checksums).
 Around the reactor's it is tossed by the poller: before and after each sleep, some of which end at once, and where the
 leader sets the deadline. The same seed gives each thread the same tosses; the operating system's schedule is not
 repeated.
@@ -19,8 +20,12 @@ from typing import Any, Final, Self, TypeVar
 import pytest
 
 from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.batch import Batch
 from pyclient.buffers.fast_send import SendPath
+from pyclient.core.sending.sender import BatchListener, Sender
+from pyclient.core.sending.sequencing import PartitionSequence
 from pyclient.producer.routing import Router
+from pyclient.producer.sealing import BatchSealer
 from pyclient.reactor.pollers import Poller, Sink
 from pyclient.runtime.environment import Environment, new_poller
 
@@ -153,6 +158,26 @@ class EdgyAccumulator:
         return self._coin.around(found) if callable(found) else found
 
 
+class EdgyListener(BatchListener):
+    """A listener with a toss before and after each call: the sender notifies it between calls of the Accumulator."""
+
+    def __init__(self, inner: BatchListener, coin: Coin) -> None:
+        self._inner = inner
+        self._coin = coin
+
+    def leaves(self, batch: Batch, node: int, sequence: PartitionSequence) -> None:
+        self._coin.around(self._inner.leaves)(batch, node, sequence)
+
+    def sent(self, batches: list[Batch]) -> None:
+        self._coin.around(self._inner.sent)(batches)
+
+    def stored(self, batch: Batch) -> None:
+        self._coin.around(self._inner.stored)(batch)
+
+    def split(self, batch: Batch) -> None:
+        self._coin.around(self._inner.split)(batch)
+
+
 def put_edges(patch: pytest.MonkeyPatch, coin: Coin) -> None:
     """Let clients and buffers made from now on toss *coin*."""
     for module in WITH_THREADING:
@@ -164,6 +189,8 @@ def put_edges(patch: pytest.MonkeyPatch, coin: Coin) -> None:
         name = f"pyclient.buffers.{between}"
         patch.setattr(name, coin.around(_found(name)))
     patch.setattr("pyclient.producer.core.Accumulator", lambda **made: edgy(Accumulator, coin, **made))
+    patch.setattr("pyclient.producer.core.BatchSealer", lambda buffers, environment: BatchSealer(buffers._inner, environment))
+    patch.setattr("pyclient.producer.core.Sender", lambda buffers, *wired, **made: _sender(buffers, coin, *wired, **made))
     patch.setattr("pyclient.producer.routing.Router.send_path", lambda router, buffers: _send_path(router, buffers, coin))
     patch.setattr("pyclient.producer.routing.Router.arrow_path", lambda router, buffers, observer: ROUTER_ARROW_PATH(router, buffers._inner, observer))
 
@@ -171,6 +198,11 @@ def put_edges(patch: pytest.MonkeyPatch, coin: Coin) -> None:
 def edgy(make: Callable[..., Accumulator], coin: Coin, *, clock: Callable[[], float], **made: Any) -> Any:
     """An accumulator with edges."""
     return EdgyAccumulator(make(clock=coin.around(clock), **made), coin)
+
+
+def _sender(buffers: EdgyAccumulator, coin: Coin, *wired: Any, seal: Callable[[Batch], None], listener: BatchListener, **made: Any) -> Sender:
+    """It takes no Accumulator but a real one."""
+    return Sender(buffers._inner, *wired, seal=coin.around(seal), listener=EdgyListener(listener, coin), **made)
 
 
 def _send_path(router: Router, buffers: EdgyAccumulator, coin: Coin) -> SendPath | None:

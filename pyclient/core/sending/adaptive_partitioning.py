@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """How many of the records without a key each partition gets: fewer the longer its queue is (KIP-794).
 
 Knows queues, leaders, and which nodes accept no requests. It computes shares; `TopicQueues.pick` draws by them, in the
@@ -72,7 +73,9 @@ class AdaptivePartitioning:
 
     def next_deadline(self) -> float | None:
         """When the next node will be avoided."""
-        return earliest(*(moment for node, moment in self._avoided_from.items() if node not in self._avoided))
+        if not self._avoided_from:
+            return None
+        return earliest(*[moment for node, moment in self._avoided_from.items() if node not in self._avoided])
 
     def _follow(self, now: float, stuck: Collection[int]) -> bool:
         """Whether the set of avoided nodes has changed."""

@@ -30,6 +30,7 @@ class LeaderQueues:
     def __init__(self, accumulator: Accumulator, metadata: Metadata) -> None:
         self._accumulator = accumulator
         self._metadata = metadata
+        self._interest = metadata.interest
         self._unplaced: dict[PartitionQueue, None] = {}
         self._by_leader: dict[int, dict[PartitionQueue, None]] = {}
         self._leaderless: dict[PartitionQueue, None] = {}
@@ -46,7 +47,10 @@ class LeaderQueues:
 
     def waiting(self) -> bool:
         """Whether a queue waits at some node."""
-        return any(self._by_leader.values())
+        for queues in self._by_leader.values():  # noqa: SIM110 asked after each response, and a generator takes longer
+            if queues:
+                return True
+        return False
 
     def nodes(self) -> list[int]:
         """The nodes that lead a partition with something to send."""
@@ -101,9 +105,9 @@ class LeaderQueues:
             return self._leaders[queue]
         node = cluster.leader(queue.topic_partition)
         topic = cluster.topics.get(queue.topic)
-        found = None if node is None or topic is None else Leader(node, topic.id, self._leader_epoch(queue))
-        self._leaders[queue] = found
-        return found
+        leader = None if node is None or topic is None else Leader(node, topic.id, self._leader_epoch(queue))
+        self._leaders[queue] = leader
+        return leader
 
     def next_deadline(self) -> float | None:
         """The end of the next pause."""
@@ -111,7 +115,8 @@ class LeaderQueues:
 
     def _want(self, queue: PartitionQueue, now: float) -> None:
         """Keep the topic in the view also while nothing new is sent: a batch that waits must find its leader."""
-        self._metadata.want(queue.topic, now)
+        if self._interest.want(queue.topic, now):
+            self._metadata.wants_more()
 
     def _place_ready(self, now: float) -> None:
         """The Accumulator reports each ready queue once: when `place` raises, the others are kept for the next turn."""

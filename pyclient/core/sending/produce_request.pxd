@@ -2,7 +2,7 @@
 cimport cython
 
 from pyclient.buffers.batch cimport Batch
-from pyclient.codec.produce cimport StoredResponse
+from pyclient.codec.produce cimport StoredResponse, encode_produce, stored_response
 from pyclient.core.manager cimport Reply, Request
 
 

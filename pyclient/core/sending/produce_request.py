@@ -63,8 +63,7 @@ class ProduceRequest(Request):
                 topics[key].append(partition)
             else:
                 topics[key] = [partition]
-        return encode_produce(version, correlation_id, client_id, acks=self.acks, timeout_ms=round(self.timeout * 1000),
-                              topics=topics, transactional_id=self.transactional_id)
+        return encode_produce(version, correlation_id, client_id, self.acks, round(self.timeout * 1000), topics, self.transactional_id)
 
     def decode(self, version: int, frame: Frame) -> Any:
         """As `Request.decode`; a `StoredResponse` where nothing is unusual."""

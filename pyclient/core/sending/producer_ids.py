@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The producer id, by which brokers identify an idempotent producer (KIP-98).
 
 Requested once, and again when its epochs are used up.
@@ -45,24 +46,20 @@ class ProducerIds:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self._call: Call | None = None
-        self._current: int | None = None
-        self.on_failure: Callable[[KafkaError], object] = lambda _: None
-
-    @property
-    def current(self) -> int | None:
+        self.current: int | None = None
         """The id; None before there is one."""
-        return self._current
+        self.on_failure: Callable[[KafkaError], object] = lambda _: None
 
     def want(self) -> None:
         """Request an id, unless there is one or a request is in flight."""
-        if self._current is None and self._call is None:
+        if self.current is None and self._call is None:
             self._call = init_producer_id_call(self._on_id)
             self._calls.submit(self._call)
 
     def retire(self, producer_id: int) -> None:
         """This id has no epochs left: the next `want` requests another."""
-        if self._current == producer_id:
-            self._current = None
+        if self.current == producer_id:
+            self.current = None
 
     @property
     def last_error(self) -> KafkaError | None:
@@ -72,7 +69,7 @@ class ProducerIds:
     def _on_id(self, producer_id: int | None, error: BaseException | None) -> None:
         self._call = None
         if error is None:
-            self._current = producer_id
+            self.current = producer_id
         elif isinstance(error, KafkaError):
             self.on_failure(error)
 

@@ -1,12 +1,15 @@
 # C interface: what the sender keeps, and its own steps.
 cimport cython
 
+from pyclient.buffers.accumulator cimport Accumulator
 from pyclient.buffers.batch cimport Batch
 from pyclient.buffers.queues cimport PartitionQueue
+from pyclient.core.manager cimport earlier
+from pyclient.core.sending.adaptive_partitioning cimport AdaptivePartitioning
 from pyclient.core.sending.leader_queues cimport LeaderQueues
 from pyclient.core.sending.produce_outcome cimport Stored
 from pyclient.core.sending.produce_request cimport ProduceRequest
-from pyclient.core.sending.sequencing cimport PartitionSequence
+from pyclient.core.sending.sequencing cimport Leader, PartitionSequence
 
 
 cdef class BatchListener:
@@ -17,7 +20,7 @@ cdef class BatchListener:
 
 
 cdef class Sender:
-    cdef object _accumulator
+    cdef Accumulator _accumulator
     cdef object _metadata
     cdef readonly object _limits
     cdef object _backoff
@@ -34,7 +37,7 @@ cdef class Sender:
     cdef double _oldest_open
     cdef double _close_at
     cdef double _delivery_timeout
-    cdef object _adaptive
+    cdef AdaptivePartitioning _adaptive
 
     @cython.locals(oldest=Batch)
     cpdef object next_deadline(self)
@@ -52,15 +55,17 @@ cdef class Sender:
     cdef Batch _sendable(self, PartitionQueue queue, int node, double now)
     @cython.locals(sequence=PartitionSequence)
     cdef PartitionSequence _sequence(self, PartitionQueue queue)
-    @cython.locals(sequence=PartitionSequence)
+    @cython.locals(sequence=PartitionSequence, leader=Leader)
     cdef bint _start(self, Batch batch, int node, double now) except -1
     cdef ProduceRequest _request(self, int node, list batches)
     cdef object _settle(self, double now, PartitionSequence sequence, Batch batch, object outcome)
     cdef object _stored(self, PartitionSequence sequence, Batch batch, Stored outcome, bint overdue)
     cdef object _skip(self, PartitionSequence sequence, Batch batch)
     cdef object _retire_id(self, PartitionSequence sequence)
-    @cython.locals(oldest=Batch, due=double)
-    cdef object _closes_at(self)
+    cdef double _look_at(self, Batch oldest) except? -1
+    @cython.locals(oldest=Batch)
+    cdef object _look_at_ages(self, double now)
+    @cython.locals(oldest=Batch)
     cdef object _close_old(self, double now)
     @cython.locals(batch=Batch)
     cdef object _expire(self, double now)

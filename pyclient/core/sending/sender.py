@@ -18,7 +18,7 @@ from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.batch import Batch, BatchState
 from pyclient.buffers.queues import PartitionQueue
 from pyclient.core.backoff import WaitPolicy
-from pyclient.core.manager import Ready, earlier, earliest
+from pyclient.core.manager import Ready, earlier
 from pyclient.core.metadata import Metadata
 from pyclient.core.sending.adaptive_partitioning import AdaptivePartitioning
 from pyclient.core.sending.delivery_errors import expired, given_up, in_doubt, record_errors
@@ -123,8 +123,7 @@ class Sender:
 
     def poll(self, now: float, ready: Ready) -> Iterator[ProduceRequest]:
         """Requests as full as ``max_request_size`` allows, as many for each node as it has room for."""
-        self._expire(now)
-        self._close_old(now)
+        self._look_at_ages(now)
         self._admit(now)
         self._queues.update(now)
         stuck: list[int] = []
@@ -144,9 +143,7 @@ class Sender:
         if self._adaptive is not None:
             first = earlier(first, self._adaptive.next_deadline())
         oldest = self._accumulator.oldest()
-        if oldest is None:
-            return first
-        return earliest(first, oldest.created + self._delivery_timeout, self._closes_at())
+        return first if oldest is None else earlier(first, self._look_at(oldest))
 
     def idle(self) -> bool:
         """Whether nothing waits and nothing is in flight."""
@@ -284,9 +281,9 @@ class Sender:
             return None
         while True:
             batch = self._accumulator.head(queue)
-            if batch is not None and batch.is_sealing:
+            if batch is not None and batch.is_sealing():
                 self._seal(batch)  # perhaps in another thread; a batch that cannot be compressed has left the queue afterwards
-            if batch is not None and batch.is_sealed:
+            if batch is not None and batch.is_sealed():
                 return batch if sequence.may_send(batch) and self._admits(batch, now) else None
             if not self._accumulator.still_ready(queue):
                 return None
@@ -412,17 +409,19 @@ class Sender:
 
     # ---- age --------------------------------------------------------------------------------------------------------
 
-    def _closes_at(self) -> float | None:
-        """When to look for old open batches."""
+    def _look_at(self, oldest: Batch) -> float:
+        """When the oldest batch expires, or old open ones are to be closed."""
+        return min(oldest.created + self._delivery_timeout, max(oldest.created + self._oldest_open, self._close_at))
+
+    def _look_at_ages(self, now: float) -> None:
         oldest = self._accumulator.oldest()
-        if oldest is None:
-            return None
-        due = oldest.created + self._oldest_open
-        return max(due, self._close_at)
+        if oldest is not None and now >= self._look_at(oldest):
+            self._expire(now)
+            self._close_old(now)
 
     def _close_old(self, now: float) -> None:
-        due = self._closes_at()
-        if due is None or now < due:
+        oldest = self._accumulator.oldest()
+        if oldest is None or now < max(oldest.created + self._oldest_open, self._close_at):
             return
         self._close_at = now + self._oldest_open / 4
         for batch in self._accumulator.close_older(now - self._oldest_open):

@@ -2,6 +2,17 @@
 cimport cython
 
 from pyclient.buffers.batch cimport Batch
+from pyclient.core.transition_rows cimport Rows
+
+
+cdef Rows _TABLE
+
+
+@cython.final
+cdef class Leader:
+    cdef readonly int node
+    cdef readonly object topic_id
+    cdef readonly int epoch
 
 
 cdef class PartitionSequence:
@@ -10,15 +21,15 @@ cdef class PartitionSequence:
     cdef public object state
     cdef readonly list in_flight
     cdef public double idle_since
-    cdef public object leader
+    cdef public Leader leader
     cdef public object producer_id
     cdef public int epoch
     cdef public long long next_sequence
 
-    cpdef bint has_room(self, object to) except -1
+    cpdef bint has_room(self, Leader to) except -1
     cpdef bint may_send(self, Batch batch) except -1
-    cpdef bint prepare(self, double now, object to, object producer_id) except -1
-    cpdef object sent(self, Batch batch, object to)
+    cpdef bint prepare(self, double now, Leader to, object producer_id) except -1
+    cpdef object sent(self, Batch batch, Leader to)
     cpdef object ended(self, Batch batch, double now)
     cpdef object stored(self)
     cpdef object failed(self)
@@ -26,6 +37,6 @@ cdef class PartitionSequence:
     cpdef object gap(self)
 
     # Private.
-    cpdef object _follow(self, object before, object to, double idle)
+    cpdef object _follow(self, Leader before, Leader to, double idle)
     cpdef object _begin(self, object producer_id)
     cpdef object _step(self, object event)

@@ -14,7 +14,7 @@ Covers P15–P17, P19 and I01–I09. Knows batches and their outcomes; knows no 
 from __future__ import annotations
 
 import enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from pyclient.buffers.batch import Batch
 from pyclient.core.sending.produce_outcome import GiveUp, ProduceOutcome, Stored, TryAgain
@@ -69,14 +69,27 @@ SEQUENCE_TRANSITIONS: Final[Transitions[SequenceState, SequenceEvent]] = Transit
 
 
 PROBING, FLOWING, DRAINING = SequenceState.PROBING, SequenceState.FLOWING, SequenceState.DRAINING
+STORED, FAILED, MOVED, GAP, BEGUN = (
+    SequenceEvent.STORED, SequenceEvent.FAILED, SequenceEvent.MOVED, SequenceEvent.GAP, SequenceEvent.BEGUN)
+_TABLE: Final = SEQUENCE_TRANSITIONS
 
 
-class Leader(NamedTuple):
+class Leader:
     """A partition's leader: the node, the topic's id (None: the brokers have no ids), and the epoch it leads in."""
 
-    node: int
-    topic_id: object = None
-    epoch: int = -1
+    def __init__(self, node: int, topic_id: object = None, epoch: int = -1) -> None:
+        self.node = node
+        self.topic_id = topic_id
+        self.epoch = epoch
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Leader) and (self.node, self.topic_id, self.epoch) == (other.node, other.topic_id, other.epoch))
+
+    def __repr__(self) -> str:
+        return f"Leader({self.node}, {self.topic_id!r}, {self.epoch})"
 
 
 class PartitionSequence:
@@ -102,7 +115,7 @@ class PartitionSequence:
         """Whether a batch may leave now. While others are in flight, only to the same leader."""
         if not self.in_flight:
             return True
-        return self.stamps and self.state is FLOWING and len(self.in_flight) < self.limit and to == self.leader
+        return self.stamps and self.state is FLOWING and len(self.in_flight) < self.limit and (to is self.leader or to == self.leader)
 
     def may_send(self, batch: Batch) -> bool:
         """Whether the partition's next batch may leave: one that was sent before goes alone."""
@@ -128,15 +141,15 @@ class PartitionSequence:
     def _follow(self, before: Leader, to: Leader, idle: float) -> None:
         same = before is to  # nearly always: comparing ids of topics takes longer
         if not same and before.topic_id not in (None, to.topic_id):
-            self._step(SequenceEvent.GAP)  # the topic was deleted and created again: the new one has no batch of the old one
+            self._step(GAP)  # the topic was deleted and created again: the new one has no batch of the old one
         elif (not same and before != to) or idle > PRODUCER_EXPIRATION:
-            self._step(SequenceEvent.MOVED)
+            self._step(MOVED)
 
     def _begin(self, producer_id: int) -> None:
         self.epoch, self.next_sequence = self.epoch + 1, 0
         if self.epoch > LAST_EPOCH:
             self.producer_id, self.epoch = producer_id, 0
-        self._step(SequenceEvent.BEGUN)
+        self._step(BEGUN)
 
     @property
     def needs_new_id(self) -> bool:
@@ -159,11 +172,11 @@ class PartitionSequence:
 
     def stored(self) -> None:
         """The broker has stored the batch whose request just ended."""
-        self._step(SequenceEvent.STORED)
+        self._step(STORED)
 
     def failed(self) -> None:
         """A batch will be sent again, or was given up though the broker may have it: its sequence counts as used."""
-        self._step(SequenceEvent.FAILED)
+        self._step(FAILED)
 
     def interpret(self, batch: Batch, outcome: ProduceOutcome, first: bool) -> ProduceOutcome:
         """What a sequence error means for this partition; *first*: no unsettled batch of it precedes this one."""
@@ -186,12 +199,12 @@ class PartitionSequence:
 
     def gap(self) -> None:
         """The broker will refuse the next sequences, as it lacks one before them."""
-        self._step(SequenceEvent.GAP)
+        self._step(GAP)
 
     def leave_id(self) -> None:
         """Another producer has written under this producer id: the next epoch starts under another id."""
         self.epoch = LAST_EPOCH
-        self._step(SequenceEvent.GAP)
+        self._step(GAP)
 
     def _step(self, event: SequenceEvent) -> None:
-        self.state = SEQUENCE_TRANSITIONS.after(self.state, event)
+        self.state = _TABLE.after(self.state, event)

@@ -14,13 +14,10 @@ from pyclient.testing.simulation.invariants import Judge
 
 def poison_returned_buffers(pool: Pool) -> None:
     """Overwrite memory when it is returned: a late reader gets no valid record (P07)."""
-    give = pool.give
-
     def poison(buffer: bytearray) -> None:
         buffer[:] = b"\xdd" * len(buffer)
-        give(buffer)
 
-    pool.give = poison  # type: ignore[method-assign] # of this pool only
+    pool.on_return = poison
 
 
 def observe_metadata(name: str, metadata: Any, judge: Judge) -> None:

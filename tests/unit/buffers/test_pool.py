@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pyclient.buffers.pool import SMALLEST, Pool, Waiter
-from tests.twins import needs_compiled
 
 TOTAL = 64 * 1024
 LARGEST = 16 * 1024
@@ -202,7 +201,6 @@ def test_P08_ending_the_waits_notifies_every_waiter_and_grants_nothing() -> None
     assert pool.waiting == 0
 
 
-@needs_compiled
 def test_Ctrl_C_cannot_come_between_two_lines_of_the_pool() -> None:
     """Python raises it between the instructions it interprets: a buffer taken would be lost, one given back doubled."""
     assert not inspect.isfunction(Pool.take), "the pool is not compiled"

@@ -90,7 +90,7 @@ async def driven(*, data: bool = False) -> AsyncIterator[Rig]:
     driver = Driver(portal.reactor, clock)
     managers = [Manager(), Manager()]
     connections = ConnectionPool(portal.reactor, options(), SocketNetwork(), clock=clock, random=Random(7), bootstrap=[], metrics=Metrics(samples=2, window_s=30),
-                  on_change=driver.wake, on_quiet=driver.wake_by, on_failure=lambda cause: None, on_refused=lambda refusal: None)
+                  waker=driver, on_failure=lambda cause: None, on_refused=lambda refusal: None)
     driven = InSteps(portal, driver)
     driven.start(connections, managers, managers[0] if data else None)
     try:

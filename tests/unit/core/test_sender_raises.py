@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 
 from pyclient.buffers.batch import Batch
+from pyclient.core.cluster import Cluster
 from tests.unit.core.test_sender import Producing
 from tests.unit.core.test_sender import produced
 
@@ -22,7 +23,7 @@ def test_when_placing_a_queue_raises_the_next_turn_places_it(monkeypatch: pytest
         raise MemoryError
 
     with monkeypatch.context() as patched, pytest.raises(MemoryError):
-        patched.setattr(world.metadata, "want", no_memory)
+        patched.setattr(Cluster, "leader", no_memory)
         world.turn()
     _settle(world)
     assert all(delivery.done() for delivery in deliveries)

@@ -22,9 +22,9 @@ from pyclient.core.connection import State
 from pyclient.core.handshake import ClientInfo, VersionZeroNeededError
 from pyclient.core.manager import Frame, NotSent, Outcome, Reply, Request, Unknown, Use
 from pyclient.errors import DisconnectError, KafkaError, ProtocolError, ResponseTimeoutError, UnsupportedVersionError
-from pyclient.net.connection import Connection
+from pyclient.net.connection import AnswerListener, Connection
 from pyclient.net.frame_reader import SCRATCH
-from pyclient.reactor.channels import NOTHING, Buffer
+from pyclient.reactor.channels import NOTHING, Buffer, Channel
 from pyclient.reactor.pollers import READABLE
 from pyclient.runtime.network import SocketNetwork, SocketOptions
 from pyclient.runtime.portals import LoopPortal
@@ -46,6 +46,16 @@ class Clock:
         return time.monotonic() + self.ahead
 
 
+class Latencies(AnswerListener):
+    """Notes how long each answer took."""
+
+    def __init__(self, found: list[tuple[Api, float]]) -> None:
+        self._found = found
+
+    def answered(self, api: Api, now: float, latency: float, throttled: float) -> None:
+        self._found.append((api, latency))
+
+
 class Client:
     """A connection to a peer, and its events."""
 
@@ -54,10 +64,10 @@ class Client:
         self.clock = Clock()
         self.changes = 0
         self.lost: list[KafkaError] = []
-        self.latencies: list[tuple[Api, float | None]] = []
+        self.latencies: list[tuple[Api, float]] = []
         self.connection = Connection("the peer", "a client", reactor=portal.reactor, clock=self.clock, max_frame=MAX_FRAME, on_change=self._changed, on_quiet=self._changed,
                                on_lost=lambda connection, cause: self.lost.append(cause),
-                               on_answer=lambda api, now, latency, throttle: self.latencies.append((api, latency)))
+                               answers=Latencies(self.latencies))
 
     def _changed(self) -> None:
         self.changes += 1
@@ -136,9 +146,9 @@ def test_M08_the_first_request_on_a_connection_is_ApiVersions_in_our_newest_vers
 
     async def test() -> None:
         async with connected(script) as client:
-            assert not client.connection.ready
+            assert not client.connection.accepts_requests()
             await introduce(client)
-            assert client.connection.ready
+            assert client.connection.accepts_requests()
             assert client.connection.state is State.READY
             assert [(each.api, each.version) for each in asked] == [(Api.API_VERSIONS, NEWEST)]
             assert b"pyclient" in asked[0].frame
@@ -159,7 +169,7 @@ def test_M08_an_older_broker_gets_ApiVersions_in_the_version_that_it_names() -> 
     async def test() -> None:
         async with connected(script) as client:
             await introduce(client)
-            assert client.connection.ready
+            assert client.connection.accepts_requests()
 
     run(test())
     assert asked == [(NEWEST, 2)]
@@ -256,7 +266,7 @@ def test_M15_a_request_that_shares_no_version_with_the_broker_is_not_sent_and_na
             assert isinstance(outcome.cause, UnsupportedVersionError)
             assert "99-120" in str(outcome.cause)
             assert str(SPOKEN[Api.METADATA]) in str(outcome.cause)
-            assert client.connection.ready
+            assert client.connection.accepts_requests()
 
     run(test())
 
@@ -343,7 +353,7 @@ def test_M10_an_overdue_response_closes_the_connection_and_all_outcomes_are_unkn
             assert not hasty.done()
             client.clock.ahead = 31
             client.connection.expire(client.clock())
-            assert not client.connection.ready
+            assert not client.connection.accepts_requests()
             for outcome in (await patient, await hasty):
                 assert isinstance(outcome, Unknown)
                 assert isinstance(outcome.cause, ResponseTimeoutError)
@@ -397,14 +407,14 @@ def test_M09_a_throttled_connection_takes_no_request_until_the_throttle_ends() -
     async def test() -> None:
         async with ready(script) as client:
             await client.ask()
-            assert not client.connection.ready
+            assert not client.connection.accepts_requests()
             deadline = client.connection.next_deadline()
             assert deadline is not None
             assert 25 < deadline - client.clock() <= 30
             client.clock.ahead = 29
-            assert not client.connection.ready
+            assert not client.connection.accepts_requests()
             client.clock.ahead = 31
-            assert client.connection.ready
+            assert client.connection.accepts_requests()
             assert client.connection.next_deadline() == deadline, "it stays until it was looked at"
             client.connection.expire(client.clock())
             assert client.connection.next_deadline() is None
@@ -490,13 +500,11 @@ def test_a_response_that_arrives_byte_by_byte_is_read() -> None:
     run(test())
 
 
-class Arrived:
+class Arrived(Channel):
     """A channel from which one piece after the other can be read."""
 
-    secured = unwritten = False
-    short_reads_end = False
-
     def __init__(self, pieces: Iterable[bytes]) -> None:
+        super().__init__()
         self._pieces = deque(pieces)
         self.reads = 0
 
@@ -518,12 +526,6 @@ class Arrived:
     def write(self, pieces: list[Buffer]) -> bool:
         return True
 
-    def peer_certificate(self) -> dict[str, Any]:
-        return {}
-
-    def set_low_water(self, size: int) -> None:
-        pass
-
     def close(self) -> None:
         pass
 
@@ -535,7 +537,7 @@ class Taking(Connection):
 
     def __init__(self) -> None:
         super().__init__("the peer", None, reactor=idle_portal().reactor, clock=time.monotonic, max_frame=MAX_FRAME, on_change=lambda: None, on_quiet=lambda: None, on_lost=lambda *_: None,
-                         on_answer=lambda *_: None)
+                         answers=AnswerListener())
         self.frames: list[Frame] = []
 
     def _on_frame(self, frame: Frame) -> None:
@@ -579,7 +581,7 @@ def test_a_retired_connection_closes_after_its_last_response() -> None:
             pending = client.ask()
             client.connection.retire()
             assert client.connection.state is State.DRAINING
-            assert not client.connection.ready
+            assert not client.connection.accepts_requests()
             go.set()
             assert isinstance(await pending, Reply)
             await until(lambda: client.lost)

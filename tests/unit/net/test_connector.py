@@ -12,7 +12,7 @@ from pyclient.core.manager import Use
 from pyclient.errors import AuthenticationError, DisconnectError
 from pyclient.metrics import Metrics
 from pyclient.net.connect import ConnectAttempt
-from pyclient.net.connection import Connection
+from pyclient.net.connection import AnswerListener, Connection
 from pyclient.net.connector import Connector
 from pyclient.net.node_connections import ClosingConnections, NodeConnections
 from pyclient.net.node_failures import NodeFailures
@@ -70,7 +70,7 @@ class Rig:
 
 def connection() -> Connection:
     return Connection("b1", None, reactor=idle_portal().reactor, clock=lambda: NOW, max_frame=100, on_change=lambda: None, on_quiet=lambda: None, on_lost=lambda *_: None,
-                      on_answer=lambda *_: None)
+                      answers=AnswerListener())
 
 
 async def ready() -> Connection:

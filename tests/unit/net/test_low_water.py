@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyclient.core.manager import Frame
 from pyclient.errors import KafkaError
-from pyclient.net.connection import Connection
+from pyclient.net.connection import AnswerListener, Connection
 from pyclient.net.low_water import LEAST, MOST, SLACK, LowWater
 from pyclient.reactor.channels import HAS_RCVLOWAT, Channel
 from tests.unit.net.test_tls_connections import limited
@@ -41,7 +41,7 @@ class Counted(Connection):
         self.frames: list[bytes] = []
         self.lost: list[KafkaError] = []
         super().__init__("the peer", None, reactor=rig.reactor, clock=time.monotonic, max_frame=1 << 21, on_change=lambda: None, on_quiet=lambda: None,
-                         on_lost=lambda _connection, cause: self.lost.append(cause), on_answer=lambda *_: None)
+                         on_lost=lambda _connection, cause: self.lost.append(cause), answers=AnswerListener())
         self.reader.logged_in()
         rig.run(lambda: self.attach(channel))
 

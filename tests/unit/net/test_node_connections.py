@@ -10,7 +10,7 @@ from pyclient.core.backoff import ExponentialBackoff
 from pyclient.core.connection import Reconnects, Usage
 from pyclient.core.manager import Use
 from pyclient.errors import DisconnectError, KafkaError
-from pyclient.net.connection import Connection, Ending
+from pyclient.net.connection import AnswerListener, Connection, Ending
 from pyclient.net.node_connections import ClosingConnections, NodeConnections, least_loaded, longest_untried
 from pyclient.net.node_failures import NodeFailures
 from pyclient.records import Node
@@ -27,11 +27,10 @@ class FakeConnection(Connection):
 
     def __init__(self, in_flight: int = 0, *, ready: bool = True) -> None:
         super().__init__("b1", None, reactor=idle_portal().reactor, clock=lambda: NOW, max_frame=100, on_change=lambda: None, on_quiet=lambda: None, on_lost=lambda *_: None,
-                         on_answer=lambda *_: None)
+                         answers=AnswerListener())
         self._is_ready, self._load = ready, in_flight
 
-    @property
-    def ready(self) -> bool:
+    def accepts_requests(self) -> bool:
         return self._is_ready
 
     @property

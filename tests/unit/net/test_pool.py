@@ -18,7 +18,7 @@ from pyclient.errors import DisconnectError, KafkaError, ResponseTimeoutError, S
 from pyclient.metrics import Metrics
 from pyclient.records import Node
 from pyclient.client.core import ClientCore
-from pyclient.net.pool import PoolOptions, ConnectionPool
+from pyclient.net.pool import ConnectionPool, PoolOptions, Waker
 from pyclient.reactor.channels import Channel
 from pyclient.reactor.reactor import Reactor
 from pyclient.reactor.tasks import Future
@@ -38,6 +38,22 @@ def options(**changes: Any) -> PoolOptions:
         "client_id": "tests", "request_timeout": 30.0, "reconnect_backoff": 1.0, "reconnect_backoff_max": 8.0,
         "setup_timeout": 10.0, "setup_timeout_max": 30.0, "max_idle": MAX_IDLE, "max_frame": 1 << 20,
         "max_in_flight": {Use.CONTROL: 2}, "sockets": SocketOptions(), **changes})
+
+
+class Changes(Waker):
+    """Calls *changed* with each event."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    def wake(self) -> None:
+        self._changed()
+
+    def wake_data(self) -> None:
+        self._changed()
+
+    def wake_by(self, deadline: float) -> None:
+        self._changed()
 
 
 class Rig:
@@ -99,7 +115,7 @@ async def rig(*addresses: tuple[str, int], network: Network | None = None, clock
     portal = await open_portal()
     made = Rig(lambda self: InSteps(portal, ConnectionPool(
         portal.reactor, options(**changes), network or SocketNetwork(), clock=self.clock, random=Random(7), bootstrap=nodes,
-        metrics=Metrics(samples=2, window_s=30), on_change=self.changed, on_quiet=lambda _: self.changed(),
+        metrics=Metrics(samples=2, window_s=30), waker=Changes(self.changed),
         on_failure=self.troubles.append, on_refused=self.refusals.append, on_silence=self.silent)), clock or Clock())
     try:
         yield made

@@ -26,7 +26,7 @@ from pyclient.core.handshake import ClientInfo
 from pyclient.core.manager import Reply, Request, Use
 from pyclient.errors import AuthenticationError, DisconnectError, KafkaError, ResponseTimeoutError, SslAuthenticationError
 from pyclient.net.connect import ConnectAttempt
-from pyclient.net.connection import Connection
+from pyclient.net.connection import AnswerListener, Connection
 from pyclient.reactor.pollers import READABLE
 from pyclient.reactor.reactor import Reactor
 from pyclient.reactor.tasks import Task
@@ -107,7 +107,7 @@ class Client:
     def _make(self, _endpoint: Endpoint) -> Connection:
         self.connections.append(Connection(
             "the peer", "c", reactor=self.portal.reactor, clock=time.monotonic, max_frame=1 << 26, on_change=self.changes.set, on_quiet=self.changes.set,
-            on_lost=lambda _connection, cause: self._lose(cause), on_answer=lambda *_: None))
+            on_lost=lambda _connection, cause: self._lose(cause), answers=AnswerListener()))
         return self.connections[-1]
 
     def _lose(self, cause: KafkaError) -> None:
@@ -572,7 +572,7 @@ def test_a_refusal_before_the_first_request_is_what_that_request_raises() -> Non
     async def steps(reactor: Reactor) -> None:
         connection = Connection(
             "the peer", "c", reactor=idle_portal().reactor, clock=time.monotonic, max_frame=1 << 26, on_change=lambda: None, on_quiet=lambda: None,
-            on_lost=lambda *_: None, on_answer=lambda *_: None)
+            on_lost=lambda *_: None, answers=AnswerListener())
         connection.advance(Event.OPENED_FOR_TLS)
         connection.attach(Refused([]))
         with pytest.raises(SslAuthenticationError, match="requires a client certificate"):
@@ -614,7 +614,7 @@ def test_pending_requests_wait_unencrypted_and_the_connection_takes_no_more() ->
             connection = await client.ready()
             for _ in range(10):
                 connection.send(unanswered(2_000_000))
-            assert not connection.ready
+            assert not connection.accepts_requests()
             assert sum(map(len, connection._pieces)) > 10_000_000
             assert isinstance(connection._channel, TlsChannel)
             assert sum(map(len, connection._channel._encrypted)) < 2 * CHUNK

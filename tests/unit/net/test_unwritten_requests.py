@@ -9,7 +9,7 @@ from pyclient.core.connection import State
 from pyclient.core.handshake import Versions
 from pyclient.core.manager import Unknown, Use
 from pyclient.errors import DisconnectError, KafkaError, ProtocolError
-from pyclient.net.connection import Connection
+from pyclient.net.connection import AnswerListener, Connection
 from tests.unit.net.written import Written
 from tests.unit.reactor.rigs import Make, Rig, over_each_poller, pair, plain_and_tls
 
@@ -28,7 +28,7 @@ class Linked:
         self.lost: list[KafkaError] = []
         self.connection = Connection(
             "the peer", None, reactor=rig.reactor, clock=time.monotonic, max_frame=1 << 20, on_change=lambda: None, on_quiet=lambda: None,
-            on_lost=lambda _connection, cause: self.lost.append(cause), on_answer=lambda *_: None)
+            on_lost=lambda _connection, cause: self.lost.append(cause), answers=AnswerListener())
         self.connection.state = State.READY
         self.connection.versions = Versions({Api.METADATA: VersionRange(0, 99)})
         rig.run(lambda: self.connection.attach(channel))
@@ -51,7 +51,7 @@ def test_P22_a_retired_connection_writes_its_pending_bytes_and_closes_once(make:
         for _ in range(3):
             linked.write(answered=False)
         assert linked.connection.unwritten
-        assert not linked.connection.ready
+        assert not linked.connection.accepts_requests()
         rig.run(linked.connection.retire)
         rig.settle()
         assert not linked.lost

@@ -74,8 +74,11 @@ def test_a_read_changes_nothing_outside_of_its_room(tls: bool) -> None:
         assert rig.run(lambda: channel.read_into(buffer, 10)) == NOTHING
 
 
-class Endless:
+class Endless(PlainChannel):
     """A network that is never empty."""
+
+    def __init__(self) -> None:
+        pass
 
     def read_into(self, buffer: bytearray, start: int) -> int:
         return len(buffer) - start

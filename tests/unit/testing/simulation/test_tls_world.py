@@ -16,7 +16,7 @@ from pyclient.config.addresses import Address
 from pyclient.core.connection import State
 from pyclient.errors import DisconnectError, KafkaError, ResponseTimeoutError, SslAuthenticationError
 from pyclient.net.connect import ConnectAttempt
-from pyclient.net.connection import Connection
+from pyclient.net.connection import AnswerListener, Connection
 from pyclient.net.security import Security
 from pyclient.net.tls import TlsContexts
 from pyclient.reactor.tasks import Task
@@ -122,7 +122,7 @@ class One:
     def _link(self, _endpoint: object) -> Connection:
         self.connections.append(Connection(
             "broker-1", "c", reactor=self.portal.reactor, clock=self.world.loop.time, max_frame=1 << 20, on_change=_nothing, on_quiet=_nothing,
-            on_lost=lambda _link, cause: self.lost.append(cause), on_answer=lambda *_: None))
+            on_lost=lambda _link, cause: self.lost.append(cause), answers=AnswerListener()))
         return self.connections[-1]
 
     async def _connect(self) -> Connection:
