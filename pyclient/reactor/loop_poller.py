@@ -149,7 +149,8 @@ class _Watcher:
     def __init__(self, loop: asyncio.AbstractEventLoop, step: Callable[..., object], poller: Poller) -> None:
         self.poller = poller
         self._loop, self._step = loop, step
-        self._closed = False
+        self._closed = self._ended = False
+        self._end = threading.Lock()  # behind the end of the thread nothing can be woken
         self._thread = threading.Thread(target=self._run, name="pyclient-sockets", daemon=True)
         self._thread.start()
 
@@ -158,7 +159,9 @@ class _Watcher:
             events = self.poller.sleep(None)
             if events and not self._hand_over(events):
                 break
-        self.poller.close()
+        with self._end:
+            self._ended = True
+            self.poller.close()
 
     def _hand_over(self, events: list[tuple[Sink, int]]) -> bool:
         """Whether the loop still runs."""
@@ -171,7 +174,9 @@ class _Watcher:
     def close(self) -> None:
         """End the thread."""
         self._closed = True
-        self.poller.wake()
+        with self._end:
+            if not self._ended:
+                self.poller.wake()
         self._thread.join()
 
 

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from typing import Any
 
 from pyclient import AsyncConsumer, AsyncProducer
+from pyclient.reactor.loop_poller import _Watcher
 from pyclient.testing import FakeCluster
 
 WATCHER = "pyclient-sockets"
@@ -23,6 +25,39 @@ class WatchesNothing(asyncio.SelectorEventLoop):
 
 def watchers() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name == WATCHER]
+
+
+class Woken:
+    """A poller with one event, behind which it wakes no more once it is closed."""
+
+    def __init__(self) -> None:
+        self.slept, self.comes, self.closed = threading.Event(), threading.Event(), False
+
+    def sleep(self, timeout: float | None) -> list[Any]:
+        self.slept.set()
+        self.comes.wait()
+        return []
+
+    def wake(self) -> None:
+        if self.closed:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        self.comes.set()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_watcher_that_an_event_has_ended_while_it_was_being_closed_is_not_woken_again() -> None:
+    poller: Any = Woken()
+    loop = asyncio.new_event_loop()
+    watcher = _Watcher(loop, lambda _: None, poller)
+    poller.slept.wait()
+    watcher._closed = True  # the first line of `close`
+    poller.comes.set()
+    watcher._thread.join()
+    watcher.close()
+    loop.close()
+    assert poller.closed
 
 
 async def round_trip(address: str, value: bytes) -> list[bytes | None]:
