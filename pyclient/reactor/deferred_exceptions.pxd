@@ -24,18 +24,31 @@ cdef extern from *:
     static void pyclient_restore_signals(unsigned long main) { _PyRuntime.main_thread = main; }
 
     #ifndef Py_GIL_DISABLED
-    /* One that was used, for the next: making it takes longer than a step. A fork and the interpreter's end free all. */
+    /* One that was used, for the next: making it takes longer than a step. In a forked child the interpreter frees it. */
     static PyThreadState *pyclient_spare = NULL;
+    static int pyclient_keeps_spare = 0;
 
     static void pyclient_forget_spare(void) { pyclient_spare = NULL; }
 
     static int pyclient_keep_spare(void)
     {
-        int failed = Py_AtExit(pyclient_forget_spare);
-    #ifndef _WIN32
-        failed = failed || pthread_atfork(NULL, NULL, pyclient_forget_spare);
+        pyclient_keeps_spare = 1;
+    #ifdef _WIN32
+        return 0;
+    #else
+        return pthread_atfork(NULL, NULL, pyclient_forget_spare);
     #endif
-        return failed;
+    }
+
+    static void pyclient_keep_no_spare(void)
+    {
+        PyThreadState *spare = pyclient_spare;
+        pyclient_keeps_spare = 0;
+        pyclient_spare = NULL;
+        if (spare != NULL) {
+            PyThreadState_Clear(spare);
+            PyThreadState_Delete(spare);
+        }
     }
 
     static PyThreadState *pyclient_new_box(PyInterpreterState *interpreter)
@@ -71,7 +84,7 @@ cdef extern from *:
         PyObject *error = box->async_exc;
         box->async_exc = NULL;
         box->thread_id = 0;
-        if (pyclient_spare == NULL)
+        if (pyclient_keeps_spare && pyclient_spare == NULL)
             pyclient_spare = box;
         else {
             PyThreadState_Clear(box);
@@ -85,6 +98,7 @@ cdef extern from *:
     }
     #else
     static int pyclient_keep_spare(void) { return 0; }
+    static void pyclient_keep_no_spare(void) { }
     static PyThreadState *pyclient_defer_exceptions(void) { return NULL; }
     static void pyclient_raise_deferred(PyThreadState *box) { (void)box; }
     #endif
@@ -93,6 +107,7 @@ cdef extern from *:
         pass
 
     int keep_spare "pyclient_keep_spare"() noexcept
+    void keep_no_spare "pyclient_keep_no_spare"() noexcept
     unsigned long defer_signals "pyclient_defer_signals"() noexcept
     void restore_signals "pyclient_restore_signals"(unsigned long main) noexcept
     PyThreadState *defer_exceptions "pyclient_defer_exceptions"() noexcept

@@ -11,11 +11,19 @@ held back.
 import cython
 from cython.cimports.cpython.exc import PyErr_CheckSignals
 from cython.cimports.pyclient.reactor.deferred_exceptions import (
-    defer_exceptions, defer_signals, keep_spare, raise_deferred, restore_signals,
+    defer_exceptions, defer_signals, keep_no_spare, keep_spare, raise_deferred, restore_signals,
 )
+
+import atexit
 
 if keep_spare():
     raise MemoryError
+
+
+@atexit.register
+def _keep_no_spare():
+    """The interpreter frees the states of all threads next, and runs finalizers behind that."""
+    keep_no_spare()
 
 
 @cython.final

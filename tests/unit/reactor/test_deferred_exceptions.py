@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import sysconfig
 import threading
@@ -141,6 +142,40 @@ def test_ctrl_c_at_any_byte_code_around_a_block_loses_no_signal(seen: list[int])
         seen.clear()
         number += 1
     assert number > 5
+
+
+AT_EXIT = """
+import atexit, sys
+
+@atexit.register
+def last():  # of all callbacks
+    DeferredExceptions().release()
+    print(0 in sys._current_exceptions())
+
+from pyclient.reactor.deferred_exceptions import DeferredExceptions
+DeferredExceptions().release()
+print(0 in sys._current_exceptions())
+"""
+"""The state that is kept for the next block belongs to the thread 0, which is none."""
+
+
+@holds_exceptions
+def test_behind_the_callbacks_of_the_exit_no_state_is_kept_since_the_interpreter_frees_all_before_it_runs_finalizers() -> None:
+    ended = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, check=True)
+    assert (ended.stdout.split(), ended.stderr) == (["True", "False"], "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_does_not_use_the_state_that_the_parent_has_kept() -> None:
+    DeferredExceptions().release()
+    if not (child := fork()):
+        ok = False
+        with contextlib.suppress(BaseException):
+            before = len(sys._current_exceptions())
+            with DeferredExceptions():
+                ok = len(sys._current_exceptions()) == before + (not bool(sysconfig.get_config_var("Py_GIL_DISABLED")))
+        os._exit(0 if ok else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
