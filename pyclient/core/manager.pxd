@@ -8,14 +8,18 @@ cdef class Reply:
     cdef public object message
 
 
-@cython.final
-cdef class NotSent:
+cdef class NotAnswered:
     cdef readonly object cause
 
 
 @cython.final
-cdef class Unknown:
-    cdef readonly object cause
+cdef class NotSent(NotAnswered):
+    pass
+
+
+@cython.final
+cdef class Unknown(NotAnswered):
+    pass
 
 
 cdef class Request:

@@ -48,38 +48,29 @@ class Reply:
         return f"Reply(version={self.version}, message={self.message!r})"
 
 
-class NotSent:
+class NotAnswered:
+    """No response arrived, because of *cause*."""
+
+    __match_args__ = ("cause",)
+
+    def __init__(self, cause: KafkaError) -> None:
+        self.cause = cause
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NotAnswered) and type(other) is type(self) and self.cause == other.cause
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.cause!r})"
+
+
+class NotSent(NotAnswered):
     """Nothing was written: the request was certainly not carried out."""
 
-    __match_args__ = ("cause",)
 
-    def __init__(self, cause: KafkaError) -> None:
-        self.cause = cause
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, NotSent) and self.cause == other.cause
-
-    def __repr__(self) -> str:
-        return f"NotSent({self.cause!r})"
-
-
-class Unknown:
+class Unknown(NotAnswered):
     """Written, but no response arrived: the request may or may not have been carried out."""
-
-    __match_args__ = ("cause",)
-
-    def __init__(self, cause: KafkaError) -> None:
-        self.cause = cause
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Unknown) and self.cause == other.cause
-
-    def __repr__(self) -> str:
-        return f"Unknown({self.cause!r})"
 
 
 Outcome: TypeAlias = Reply | NotSent | Unknown

@@ -66,7 +66,7 @@ class ProduceRequest(Request):
         return encode_produce(version, correlation_id, client_id, self.acks, round(self.timeout * 1000), topics, self.transactional_id)
 
     def decode(self, version: int, frame: Frame) -> Any:
-        """As `Request.decode`; a `StoredResponse` where nothing is unusual."""
+        """As `Request.decode`; a `StoredResponse` if its one batch is stored."""
         if isinstance(frame, bytes) and len(self.batches) == 1:
             stored = stored_response(version, frame)
             if stored is not None:

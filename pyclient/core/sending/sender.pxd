@@ -62,9 +62,9 @@ cdef class Sender:
     cdef object _stored(self, PartitionSequence sequence, Batch batch, Stored outcome, bint overdue)
     cdef object _skip(self, PartitionSequence sequence, Batch batch)
     cdef object _retire_id(self, PartitionSequence sequence)
-    cdef double _look_at(self, Batch oldest) except? -1
+    cdef double _next_check(self, Batch oldest) except? -1
     @cython.locals(oldest=Batch)
-    cdef object _look_at_ages(self, double now)
+    cdef object _check_ages(self, double now)
     @cython.locals(oldest=Batch)
     cdef object _close_old(self, double now)
     @cython.locals(batch=Batch)

@@ -123,7 +123,7 @@ class Sender:
 
     def poll(self, now: float, ready: Ready) -> Iterator[ProduceRequest]:
         """Requests as full as ``max_request_size`` allows, as many for each node as it has room for."""
-        self._look_at_ages(now)
+        self._check_ages(now)
         self._admit(now)
         self._queues.update(now)
         stuck: list[int] = []
@@ -143,7 +143,7 @@ class Sender:
         if self._adaptive is not None:
             first = earlier(first, self._adaptive.next_deadline())
         oldest = self._accumulator.oldest()
-        return first if oldest is None else earlier(first, self._look_at(oldest))
+        return first if oldest is None else earlier(first, self._next_check(oldest))
 
     def idle(self) -> bool:
         """Whether nothing waits and nothing is in flight."""
@@ -409,13 +409,13 @@ class Sender:
 
     # ---- age --------------------------------------------------------------------------------------------------------
 
-    def _look_at(self, oldest: Batch) -> float:
+    def _next_check(self, oldest: Batch) -> float:
         """When the oldest batch expires, or old open ones are to be closed."""
         return min(oldest.created + self._delivery_timeout, max(oldest.created + self._oldest_open, self._close_at))
 
-    def _look_at_ages(self, now: float) -> None:
+    def _check_ages(self, now: float) -> None:
         oldest = self._accumulator.oldest()
-        if oldest is not None and now >= self._look_at(oldest):
+        if oldest is not None and now >= self._next_check(oldest):
             self._expire(now)
             self._close_old(now)
 
