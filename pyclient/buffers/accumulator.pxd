@@ -4,6 +4,7 @@ cimport cython
 from pyclient.buffers.batch cimport Batch
 from pyclient.buffers.batch_memory cimport BatchMemory
 from pyclient.buffers.delivery cimport Delivery
+from pyclient.buffers.lock cimport Lock
 from pyclient.buffers.pending_batches cimport PendingBatches
 from pyclient.buffers.queues cimport PartitionQueue, TopicQueues, TopicTable
 from pyclient.buffers.ready_queues cimport ReadyQueues
@@ -15,7 +16,7 @@ cdef class Accumulator:
     cdef readonly Py_ssize_t rejected    # records for which no memory was free within their time
     cdef public object on_ready
     cdef public object on_new_batch      # None, or called with topic and partition, outside the lock
-    cdef cython.pymutex _lock
+    cdef Lock _lock
     cdef TopicTable _topics
     cdef BatchMemory _memory
     cdef ReadyQueues _ready

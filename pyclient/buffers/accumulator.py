@@ -14,12 +14,14 @@ from cython.cimports.pyclient.buffers.batch_memory import BatchMemory
 from cython.cimports.pyclient.buffers.clock import now_ms
 from cython.cimports.pyclient.buffers.delivery import Delivery, add_outcome_listener, callback_of
 from cython.cimports.pyclient.buffers.delivery_callbacks import checked_callback
+from cython.cimports.pyclient.buffers.lock import acquire_lock, free_gate, make_gate, release_lock
 from cython.cimports.pyclient.buffers.pending_batches import FITS, FULL, NO_BATCH, PendingBatches
 from cython.cimports.pyclient.buffers.queues import PartitionQueue, TopicQueues, TopicTable
 from cython.cimports.pyclient.buffers.ready_queues import ReadyQueues
 from cython.cimports.pyclient.buffers.rows import Row, Rows, bound_of
 from cython.cimports.pyclient.buffers.sealing import SealedRecords, sealed_records
 from cython.cimports.pyclient.buffers.topic_compression import Codecs
+from cython.cimports.pyclient.clocks import seconds_of
 from cython.cimports.pyclient.codec.encode import record_bound
 
 from pyclient.buffers.batch_split import halves
@@ -41,6 +43,13 @@ class Accumulator:
     clock, without a call.
     The fields are declared in accumulator.pxd.
     """
+
+    def __cinit__(self):
+        if make_gate(cython.address(self._lock)):
+            raise MemoryError
+
+    def __dealloc__(self):
+        free_gate(cython.address(self._lock))
 
     def __init__(self, *, memory, batch_size, max_request_size, linger, compression, level, observer, clock, wall, random, codecs=None):
         batch_limit = max(min(batch_size, max_request_size) - HEADER_SIZE, 1)
@@ -116,7 +125,8 @@ class Accumulator:
             timestamp = now_ms() if self._wall is None else self._wall()
         delivery: Delivery = None
         try:
-            with self._lock:
+            acquire_lock(cython.address(self._lock))
+            try:
                 if self._closed is not None:
                     raise raisable(self._closed)
                 queue: PartitionQueue = self._topics.queue_for(topic, partition, 0)
@@ -139,6 +149,8 @@ class Accumulator:
                         add_outcome_listener(delivery, batches.on_outcome)
                     if on_delivery is not None:
                         delivery._batch.when_done(callback_of(delivery, on_delivery))
+            finally:
+                release_lock(cython.address(self._lock))
         finally:  # also without memory for another batch: only this call can seal what it detached
             if full is not None:
                 self._seal_all(full)
@@ -164,10 +176,13 @@ class Accumulator:
                 continue
             full, opened, rows.starved = None, [], False
             try:
-                with self._lock:
+                acquire_lock(cython.address(self._lock))
+                try:
                     if self._closed is not None:
                         raise raisable(self._closed)
                     full = self._batches.append_rows(rows, first, waiter, opened)
+                finally:
+                    release_lock(cython.address(self._lock))
             except IndexError as error:  # the topic was created again, with fewer partitions
                 rows.reject(error)
             if full is not None:
@@ -195,30 +210,42 @@ class Accumulator:
             waiter.notify()  # the topic was created again, with fewer partitions: `append_rows` refuses it
 
     def _wait(self, topic: TopicQueues, partition: cython.Py_ssize_t, waiter, need: cython.Py_ssize_t):
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             if self._closed is not None:
                 raise raisable(self._closed)
-            self._memory.wait(self._topics.queue_for(topic, partition, 0), need, waiter, self._clock())
+            self._memory.wait(self._topics.queue_for(topic, partition, 0), need, waiter, seconds_of(self._clock))
             self._ready.flush_open()
+        finally:
+            release_lock(cython.address(self._lock))
         self._notify_loop()
 
     def leave(self, waiter):
         """Stop waiting; a grant goes to the next waiter."""
-        with self._lock:
-            self._memory.leave(waiter, self._clock())
+        acquire_lock(cython.address(self._lock))
+        try:
+            self._memory.leave(waiter, seconds_of(self._clock))
+        finally:
+            release_lock(cython.address(self._lock))
 
     def exhausted(self, topic: TopicQueues, waited):
         """The error for a record for which no memory was free within its time."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             self.rejected += 1
             return BufferExhaustedError(
                 f"no room for a record of topic {topic.topic} after {waited:.3f} s: {self._memory.usage(len(self._batches.all()))}. "
                 "Nothing was queued. Send slower, raise buffer_memory, or check the brokers.")
+        finally:
+            release_lock(cython.address(self._lock))
 
     def reject_rest(self, count: cython.Py_ssize_t):
         """Count *count* records of a bulk that are rejected because one before them found no memory."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             self.rejected += count
+        finally:
+            release_lock(cython.address(self._lock))
 
     def codec(self, topic):
         """The codec of a topic's batches, and its level or None."""
@@ -233,8 +260,11 @@ class Accumulator:
         is counted before it fails: a transaction is never found settled without it.
         """
         sealed: SealedRecords = sealed_records(batch, self._codecs)
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             self._batches.seal(batch, sealed)
+        finally:
+            release_lock(cython.address(self._lock))
         if sealed.error is not None:
             batch.result.fail(sealed.error)
         if sealed.interrupt is not None:
@@ -242,8 +272,11 @@ class Accumulator:
 
     def give_up_unsealed(self, batch: Batch, error):
         """Sealing the batch raised, so its state is unknown: count it and give it up, then fail it, in this order."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             self._batches.give_up_unsealed(batch)
+        finally:
+            release_lock(cython.address(self._lock))
         batch.result.fail(error)
 
     @cython.cfunc
@@ -277,93 +310,138 @@ class Accumulator:
         """Publish a topic's partitions, those of *available* with a leader; senders see them from now on."""
         led = frozenset(available)
         queue: PartitionQueue
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             topic: TopicQueues = self._topics.update(name, count, led)
             for queue in topic.queues:
                 self._memory.set_leader(queue, queue.partition in led)
             self._memory.pool.readmit()
+        finally:
+            release_lock(cython.address(self._lock))
 
     def take_changed_topics(self, all_topics=False):
         """Topics whose sticky partition or leaders changed since the last call, or all: compute their shares again."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             return self._topics.take_changed(all_topics)
+        finally:
+            release_lock(cython.address(self._lock))
 
     def backlogs(self, topic: TopicQueues) -> list:
         """(partition, number of batches that are closed and not done), by partition, for partitions that have any."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             return topic.backlogs()
+        finally:
+            release_lock(cython.address(self._lock))
 
     def set_shares(self, topic: TopicQueues, shares):
         """Draw later sticky partitions of *topic* by these shares."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             topic.shares = shares
+        finally:
+            release_lock(cython.address(self._lock))
 
     def take_ready(self, now):
         """Queues of which something may leave now. The reactor holds them, without further calls of ``on_ready`` for
         them, until `start` or `still_ready` returns False.
         """
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             return self._ready.take(now)
+        finally:
+            release_lock(cython.address(self._lock))
 
     def still_ready(self, queue):
         """Whether something of a queue may leave. If not, the reactor lets go of it; a change calls ``on_ready``."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             return self._ready.refresh(queue)
+        finally:
+            release_lock(cython.address(self._lock))
 
     def next_linger(self):
         """When the oldest linger ends, or None. The reactor wakes at that time; later ends do not call ``on_ready``."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             return self._ready.next_linger()
+        finally:
+            release_lock(cython.address(self._lock))
 
     def wakes_at(self, at: cython.double):
         """The reactor takes its next turn at this time: no linger that ends later calls ``on_ready``."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             self._ready.wakes_at(at)
+        finally:
+            release_lock(cython.address(self._lock))
 
     def head(self, queue):
         """The batch of *queue* to send next: SEALED; or SEALING, then the caller seals it first; or None for now.
 
         Call it only when a batch could be sent: until then the open batch fills.
         """
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             return self._batches.head(queue)
+        finally:
+            release_lock(cython.address(self._lock))
 
     def close_older(self, before: cython.double) -> list:
         """Close the open batches that were created before this time; the caller seals them.
 
         A batch that cannot be sent would fill, and its last record fail with its first.
         """
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             return self._batches.detach_older(before)
+        finally:
+            release_lock(cython.address(self._lock))
 
     def start(self, batch):
         """Note that the batch goes to the network. Returns `still_ready` of its queue."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             batch._state = IN_FLIGHT
             batch.attempts += 1
             return self._ready.refresh(batch.queue)
+        finally:
+            release_lock(cython.address(self._lock))
 
     def retry(self, batch):
         """The batch was not delivered and may leave again; it has kept its place in its queue (P21)."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             batch._state = SEALED
+        finally:
+            release_lock(cython.address(self._lock))
 
     def unstamp(self, queue):
         """Clear the sequences of the waiting batches. Call it with nothing in flight, before a new producer epoch."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             self._batches.unstamp(queue)
+        finally:
+            release_lock(cython.address(self._lock))
 
     def split(self, batch: Batch):
         """Replace a batch whose request has ended by two halves, which share its memory (P20)."""
         parts = halves(b"".join(batch.pieces()), batch.result.base_timestamp, *self.codec(batch.queue.topic))
         results = batch.result.split([part.count for part in parts])
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             self._batches.split(batch, parts, results)
+        finally:
+            release_lock(cython.address(self._lock))
 
     def release(self, batch):
         """Forget the batch and reuse its memory: nothing reads it any more."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             self._batches.release(batch)
+        finally:
+            release_lock(cython.address(self._lock))
 
     def drop(self, batch: Batch):
         """Give the batch up: it takes no more records, and its memory returns to the pool, at once if nothing reads it.
@@ -371,26 +449,38 @@ class Accumulator:
         The caller releases a batch in flight when its request has ended (P07); `seal` releases one that is being
         sealed.
         """
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             self._batches.drop(batch)
+        finally:
+            release_lock(cython.address(self._lock))
 
     def flush_open(self):
         """Let every open batch leave at once, and return all batches not done."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             self._ready.flush_open()
             return self._batches.all()
+        finally:
+            release_lock(cython.address(self._lock))
 
     def oldest(self):
         """The batch created first among those without an outcome; None if there is none."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             return self._batches.oldest()
+        finally:
+            release_lock(cython.address(self._lock))
 
     def close(self, error=None):
         """Refuse records from now on, and end every wait for memory."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             self._closed = error or ClientClosedError("this producer is closed; nothing was queued. Open a new one.")
             self._shut = True
             self._memory.pool.end_waits()
+        finally:
+            release_lock(cython.address(self._lock))
 
     def forked(self, error):
         """In a forked child: also a call that began before the fork is refused. A lost thread may hold the lock."""
@@ -398,17 +488,23 @@ class Accumulator:
 
     def set_gate(self, error):
         """Refuse records with *error* from now on, and end every wait for memory; None: accept them, unless closed."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             if not self._shut:
                 self._closed = error
                 if error is not None:
                     self._memory.pool.end_waits()
+        finally:
+            release_lock(cython.address(self._lock))
 
     def check_gate(self):
         """Raise if no record is accepted now: for calls that would wait before they queue one."""
-        with self._lock:
+        acquire_lock(cython.address(self._lock))
+        try:
             if self._closed is not None:
                 raise raisable(self._closed)
+        finally:
+            release_lock(cython.address(self._lock))
 
 
 @cython.cfunc

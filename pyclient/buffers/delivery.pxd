@@ -3,6 +3,22 @@ cimport cython
 
 from pyclient.buffers.delivery_callbacks cimport UserCallback
 
+cdef extern from *:
+    """
+    /* A NamedTuple without its own `__new__`, which is interpreted. */
+    static PyObject *pyclient_tuple_of(PyObject *type, PyObject *items)
+    {
+        PyObject *made, *args = PyTuple_Pack(1, items);
+        if (args == NULL)
+            return NULL;
+        made = PyTuple_Type.tp_new((PyTypeObject *)type, args, NULL);
+        Py_DECREF(args);
+        return made;
+    }
+    """
+    object tuple_of "pyclient_tuple_of"(object type, tuple items)
+
+
 
 @cython.final
 cdef class BatchResult:
@@ -19,9 +35,9 @@ cdef class BatchResult:
     cdef list _parts
     cdef int _unfinished
     cdef dict _records
-    cdef bint _done
+    cdef bint _finishing         # its outcome is decided
+    cdef bint _done              # and visible
     cdef bint _notified          # every callback was called
-    cdef cython.pymutex _lock
     cdef object _callback        # the first one
     cdef list _callbacks         # further ones
     cdef bytearray _seen
@@ -35,6 +51,7 @@ cdef class BatchResult:
     cdef object _notify(self)
     cdef object _call(self, object callback)
     cdef object _finish(self, long long base_offset, long long append_time, object error, object records)
+    cdef object _count_failure(self, object error)
     cdef object _part_done(self, object error)
     cdef BatchResult of(self, int index)
     cdef object error_of(self, int index)

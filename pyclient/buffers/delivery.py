@@ -6,6 +6,7 @@ buffer alive).
 """
 import cython
 from cython.cimports.cpython.object import PyTypeObject
+from cython.cimports.pyclient.buffers.delivery import tuple_of
 from cython.cimports.pyclient.buffers.delivery_callbacks import UserCallback, add_callback, remove_callback, user_callback
 from cython.cimports.pyclient.buffers.type_attributes import set_type_attribute
 
@@ -17,7 +18,6 @@ from pyclient.foreign_calls import foreign_attributes, own_names
 from pyclient.records import RecordMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
-_new_tuple = tuple.__new__  # RecordMetadata's own `__new__` is interpreted
 
 
 class Observer:
@@ -157,7 +157,7 @@ class BatchResult:
             part._whole, part.first, part.count, part.base_timestamp = whole, first, count, self.base_timestamp
             parts.append(part)
             first += count
-        with whole._lock:
+        with cython.critical_section(whole):
             others = [] if whole._parts is None else [part for part in whole._parts if part is not self]
             whole._parts = sorted([*others, *parts], key=_first)
             whole._unfinished = sum([not part.done for part in whole._parts])
@@ -183,15 +183,17 @@ class BatchResult:
 
     @cython.cfunc
     def _finish(self, base_offset: cython.longlong, append_time: cython.longlong, error: object, records: object) -> object:
-        with self._lock:
-            if self._done:
+        with cython.critical_section(self):
+            if self._finishing:
                 return False
+            self._finishing = True
+        if error is not None:
+            self._count_failure(error)  # before `done` is visible
+        with cython.critical_section(self):
             self.base_offset = base_offset
             self.append_time = append_time
             self.error = error
             self._records = records
-            if error is not None:  # counted before `done` is visible
-                self._round = self.observer.failed(self.topic_partition, self.count, error)
             self._done = True
         if self._whole is None:
             self._notify()
@@ -200,8 +202,16 @@ class BatchResult:
         return True
 
     @cython.cfunc
+    def _count_failure(self, error: object) -> object:
+        try:
+            self._round = self.observer.failed(self.topic_partition, self.count, error)
+        except BaseException:
+            self._finishing = False
+            raise
+
+    @cython.cfunc
     def _part_done(self, error: object) -> object:
-        with self._lock:
+        with cython.critical_section(self):
             self._unfinished -= 1
             if self.error is None:
                 self.error = error
@@ -214,7 +224,7 @@ class BatchResult:
     def _notify(self) -> object:
         """Call the callbacks in their order; one that is added meanwhile is called after them."""
         while True:
-            with self._lock:
+            with cython.critical_section(self):
                 callback, callbacks = self._callback, self._callbacks
                 self._callback = self._callbacks = None
                 if callback is None:
@@ -238,7 +248,7 @@ class BatchResult:
 
         Internal: users' callbacks go through `Observer.dispatch`.
         """
-        with self._lock:
+        with cython.critical_section(self):
             notified = self._notified
             if not notified:
                 if self._callback is None:
@@ -261,7 +271,7 @@ class BatchResult:
 
         Returns False when it was called already, or never added.
         """
-        with self._lock:
+        with cython.critical_section(self):
             if self._callbacks is not None and callback in self._callbacks:
                 self._callbacks.remove(callback)
                 return True
@@ -292,7 +302,7 @@ class BatchResult:
         if self.error is None:
             return
         for first, stop, _ in self.failures(index, count):
-            with self._lock:
+            with cython.critical_section(self):
                 self._seen = bytearray(self.count) if self._seen is None else self._seen
                 fresh = self._seen.count(0, first, stop)
                 self._seen[first:stop] = b"\1" * (stop - first)
@@ -410,7 +420,7 @@ def _metadata(delivery: Delivery) -> object:
     batch: BatchResult = delivery._batch.of(delivery._index)
     offset = batch.base_offset + delivery._index - batch.first if batch.base_offset >= 0 else None
     timestamp = batch.append_time if batch.append_time >= 0 else batch.base_timestamp + delivery._delta
-    return _new_tuple(RecordMetadata, (batch.topic, batch.partition, offset, timestamp))
+    return tuple_of(RecordMetadata, (batch.topic, batch.partition, offset, timestamp))
 
 
 @cython.cfunc

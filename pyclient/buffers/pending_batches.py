@@ -14,6 +14,7 @@ from cython.cimports.pyclient.buffers.queues import PartitionQueue, TopicQueues,
 from cython.cimports.pyclient.buffers.ready_queues import ReadyQueues
 from cython.cimports.pyclient.buffers.rows import Row, Rows, bound_of
 from cython.cimports.pyclient.buffers.sealing import SealedRecords
+from cython.cimports.pyclient.clocks import seconds_of
 
 from pyclient.buffers.delivery import BatchResult
 from pyclient.codec.encode import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
@@ -61,7 +62,7 @@ class PendingBatches:
             return None
         batch: Batch = opened(
             queue, BatchResult(self._observer, queue.topic, queue.partition), buffer,
-            len(buffer) if need > self._memory.batch_limit else min(len(buffer), self._memory.batch_limit), timestamp, self._clock())
+            len(buffer) if need > self._memory.batch_limit else min(len(buffer), self._memory.batch_limit), timestamp, seconds_of(self._clock))
         queue._open = batch
         queue._due = self._memory.pool.waiting > 0
         batch._age = self._by_age.append(batch)
@@ -232,7 +233,7 @@ class PendingBatches:
             self._ready.end_linger(batch)
             batch.queue._open = None
         else:
-            batch.queue.waiting.remove(batch)
+            _take_out(batch.queue.waiting, batch)
             if not batch.queue.waiting:
                 batch.queue._home._busy.pop(batch.queue, None)
         batch._state = DONE
@@ -255,3 +256,12 @@ class PendingBatches:
                 return link.batch
             link = link.after
         return None
+
+
+@cython.cfunc
+def _take_out(waiting: list, batch: Batch) -> object:
+    """Nearly always the first one."""
+    if waiting[0] is batch:
+        del waiting[0]
+    else:
+        waiting.remove(batch)

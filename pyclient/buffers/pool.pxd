@@ -17,7 +17,7 @@ cdef class Pool:
     cdef readonly Py_ssize_t free_bytes
     cdef public object on_return
     cdef tuple _classes
-    cdef dict _free
+    cdef list _free
     cdef object _waiters
     cdef object _aside
 
@@ -30,6 +30,8 @@ cdef class Pool:
     cpdef object discharge(self, Py_ssize_t size)
 
     # Private.
+    @cython.locals(at=Py_ssize_t, kept=Py_ssize_t)
+    cdef list _free_of(self, Py_ssize_t size)
     @cython.locals(head=Waiter)
     cdef object _serve(self)
     @cython.locals(free=list)

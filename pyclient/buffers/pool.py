@@ -67,7 +67,8 @@ class Pool:
         self._classes = _size_classes(min(largest, total))
         self.on_return: Callable[[bytearray], object] | None = None
         """Called with each buffer that is returned, before it is reused: a simulation overwrites it."""
-        self._free: dict[int, list[bytearray]] = {size: [] for size in self._classes}
+        self._free: list[list[bytearray]] = [[] for _ in self._classes]
+        """The free buffers of each class."""
         self._waiters: deque[Waiter] = deque()
         self._aside: deque[Waiter] = deque()
 
@@ -96,7 +97,7 @@ class Pool:
             self.on_return(buffer)
         size = len(buffer)
         self.used -= size
-        free = self._free.get(size)
+        free = self._free_of(size)
         if free is not None and self.used + self.free_bytes + size <= self.total:
             free.append(buffer)
             self.free_bytes += size
@@ -154,8 +155,15 @@ class Pool:
             head.grant = grant
             head.notify()
 
+    def _free_of(self, size: int) -> list[bytearray] | None:
+        """The free buffers of this size; None if it is no class."""
+        for at, kept in enumerate(self._classes):
+            if kept == size:
+                return self._free[at]
+        return None
+
     def _allocate(self, size: int) -> bytearray | None:
-        free = self._free.get(size)
+        free = self._free_of(size)
         if free:
             self.free_bytes -= size
             self.used += size
@@ -169,8 +177,8 @@ class Pool:
         """Drop free buffers, the largest first, until *size* new bytes fit."""
         if self.used + size > self.total:
             return False
-        for kept in reversed(self._classes):
-            free = self._free[kept]
+        for at in range(len(self._classes) - 1, -1, -1):
+            kept, free = self._classes[at], self._free[at]
             while free and self.used + self.free_bytes + size > self.total:
                 free.pop()
                 self.free_bytes -= kept

@@ -6,7 +6,8 @@ cimport cython
 cdef class PartitionQueue:
     cdef readonly str topic
     cdef readonly int partition
-    cdef readonly object waiting   # deque of Batch: SEALING, SEALED or IN_FLIGHT
+    cdef readonly list waiting     # of Batch: SEALING, SEALED or IN_FLIGHT
+    cdef public object sequence    # where its sender keeps what is in flight; None before the first batch left
     cdef object _open              # the Batch that takes records
     cdef bint _due                 # the open batch may leave: its linger has ended, flush was called, or senders wait for memory
     cdef bint _listed              # in the list of `ReadyQueues`, or held by the reactor

@@ -7,7 +7,6 @@ Every call is made under the Accumulator's lock, except reads of a topic's queue
 import cython
 
 from bisect import bisect_right
-from collections import deque
 
 from pyclient.records import TopicPartition
 
@@ -24,7 +23,7 @@ class PartitionQueue:
         self._home = home
         self.topic = topic
         self.partition = partition
-        self.waiting = deque()
+        self.waiting = []
 
     @property
     def topic_partition(self):
@@ -156,5 +155,7 @@ class TopicTable:
     @cython.cfunc
     def take_changed(self, all_topics: cython.bint) -> list:
         """Topics with another sticky partition or other leaders since the last call, or all of them."""
+        if not self._changed and not all_topics:
+            return []
         changed, self._changed = self._changed, {}
         return list(self.by_name.values() if all_topics else changed)

@@ -1,8 +1,7 @@
 # The compiled module's types; tests/test_tidy.py compares the names with the source.
-from collections import deque
 from collections.abc import Iterable
 from random import Random
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 from pyclient.buffers.batch import Batch
 from pyclient.records import TopicPartition
@@ -12,13 +11,14 @@ Shares: TypeAlias = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
 @final
 class PartitionQueue:
+    sequence: Any
     def __init__(self, home: TopicQueues, topic: str, partition: int) -> None: ...
     @property
     def topic(self) -> str: ...
     @property
     def partition(self) -> int: ...
     @property
-    def waiting(self) -> deque[Batch]: ...
+    def waiting(self) -> list[Batch]: ...
     @property
     def topic_partition(self) -> TopicPartition: ...
 

@@ -148,8 +148,8 @@ class ClientCore:
         """This process is a forked child: the connections belong to the parent, so nothing may be sent on them."""
         self.closed = ClientForkedError(
             f"this {self.config.ROLE} was opened before a fork and belongs to the parent process: open a new one in the child")
-        self.connections.drop()
         self.reactor.forked()
+        self.connections.drop()
 
     def check_open(self) -> None:
         """Raise when the client was closed, forked, or is used on another loop than its own."""

@@ -1,18 +1,23 @@
 # C interface: what the driver keeps, and the steps of its turn.
 cimport cython
 
-from pyclient.core.manager cimport Request, earlier
+from pyclient.clocks cimport seconds_of
+from pyclient.core.manager cimport Manager, Request, earlier
 from pyclient.net.pool cimport ConnectionPool, Waker
 from pyclient.reactor.reactor cimport Reactor, Timer
+
+
+cdef int _ROUNDS
 
 
 cdef class Driver(Waker):
     cdef Reactor _reactor
     cdef object _clock
     cdef readonly list _managers
-    cdef object _data
+    cdef Manager _data
     cdef list _only_data
     cdef list _others
+    cdef list _deriving
     cdef object _others_deadline
     cdef bint _everyone
     cdef ConnectionPool _connections
@@ -35,7 +40,9 @@ cdef class Driver(Waker):
     cdef object _schedule(self)
     cpdef object _turn(self)
     cdef object _poll(self, ConnectionPool connections)
+    @cython.locals(each=Manager)
     cdef bint _concerns_others(self) except -1
+    @cython.locals(manager=Manager, now=double, _=int)
     cdef object _poll_managers(self, ConnectionPool connections, list managers)
     cdef object _send(self, ConnectionPool connections, Request request)
     cdef object _sleep(self, ConnectionPool connections, double not_before)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
+from pyclient.clocks import seconds_of
 from pyclient.core.manager import Manager, Request, earlier, earliest
 from pyclient.errors import KafkaError, raisable
 from pyclient.net.pool import ConnectionPool, Waker
@@ -19,6 +20,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 ROUNDS: Final = 1000
 """Most rounds of one turn; more is a defect."""
+_ROUNDS: Final = ROUNDS
 DEFECT_PAUSE: Final = 1.0
 """Seconds without a timer after a manager raised: its deadline may stay in the past, which would spin the reactor."""
 
@@ -33,6 +35,8 @@ class Driver(Waker):
         self._data: Manager | None = None
         self._only_data: list[Manager] = []
         self._others: list[Manager] = []
+        self._deriving: list[Manager] = []
+        """Those of the others that are asked by a call."""
         self._others_deadline: float | None = None
         self._everyone = True
         """In the next turn every manager is polled, not only that of the records."""
@@ -57,6 +61,7 @@ class Driver(Waker):
         self._data = data
         self._only_data = [] if data is None else [data]
         self._others = [each for each in self._managers if each is not data]
+        self._deriving = [each for each in self._others if type(each).must_be_polled is not Manager.must_be_polled]
         self.wake()
 
     # ---- waking up --------------------------------------------------------------------------------------------------
@@ -115,25 +120,28 @@ class Driver(Waker):
     def _poll(self, connections: ConnectionPool) -> None:
         """Poll the manager of the records; all if there was something for the others before, or is now."""
         if self._data is not None and not self._concerns_others():
-            connections.start_window(self._clock())
+            connections.start_window(seconds_of(self._clock))
             self._poll_managers(connections, self._only_data)
         if self._data is None or self._concerns_others():
             self._everyone = True
-            connections.tick(self._clock())
+            connections.tick(seconds_of(self._clock))
             self._poll_managers(connections, self._managers)
 
     def _concerns_others(self) -> bool:
         if self._everyone:
             return True
-        for each in self._others:  # noqa: SIM110 a generator takes longer than all of this
+        for each in self._others:  # a generator takes longer than all of this
             if each.needs_poll:
+                return True
+        for each in self._deriving:  # noqa: SIM110
+            if each.must_be_polled():
                 return True
         return False
 
     def _poll_managers(self, connections: ConnectionPool, managers: list[Manager]) -> None:
-        for _ in range(ROUNDS):
+        for _ in range(_ROUNDS):
             self._again = False
-            now = self._clock()
+            now = seconds_of(self._clock)
             for manager in managers:
                 for request in manager.poll(now, connections):
                     self._send(connections, request)

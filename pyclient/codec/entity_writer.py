@@ -74,9 +74,7 @@ class Writer:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def more(self, count: cython.Py_ssize_t) -> cython.int:
-        """Make room for *count* bytes."""
-        if self.size + count <= self.room:
-            return 0
+        """Make room for *count* bytes, for which there is none."""
         room: cython.Py_ssize_t = max(self.room * 2, self.size + count, 256)
         grown: cython.p_uchar = cython.cast(cython.p_uchar, PyMem_Realloc(self.data, room))
         if grown == cython.NULL:
@@ -88,17 +86,21 @@ class Writer:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def integer(self, number: uint64_t, width: cython.int) -> cython.int:
-        self.more(width)
+        if self.size + width > self.room:
+            self.more(width)
+        at: cython.p_uchar = self.data + self.size
+        self.size += width
         while width > 0:
             width -= 1
-            self.data[self.size] = cython.cast(cython.uchar, number >> (8 * width))
-            self.size += 1
+            at[0] = cython.cast(cython.uchar, number >> (8 * width))
+            at += 1
         return 0
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def uvarint(self, number: uint64_t) -> cython.int:
-        self.more(10)
+        if self.size + 10 > self.room:
+            self.more(10)
         self.size = put_uvarint(self.data + self.size, number) - self.data
         return 0
 
@@ -116,7 +118,8 @@ class Writer:
     @cython.exceptval(-1, check=False)
     def raw(self, data: bytes) -> cython.int:
         count: cython.Py_ssize_t = PyBytes_GET_SIZE(data)
-        self.more(count)
+        if self.size + count > self.room:
+            self.more(count)
         memcpy(self.data + self.size, PyBytes_AS_STRING(data), count)
         self.size += count
         return 0

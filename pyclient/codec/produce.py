@@ -5,7 +5,7 @@ The only request that carries records; kio would copy them. Tested byte for byte
 `stored_response` reads the response that nearly every request gets, without an entity for each part.
 """
 import cython
-from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython.cimports.libc.stdint import int64_t
 from cython.cimports.pyclient.codec.entity_writer import Writer
 from cython.cimports.pyclient.codec.parse import int16_at, int32_at, int64_at
@@ -135,7 +135,7 @@ def stored_response(version: cython.int, frame: bytes) -> StoredResponse:
     if not -1 <= append_time <= LATEST:
         return None
     found: StoredResponse = StoredResponse.__new__(StoredResponse)
-    found.topic = frame[6:22] if by_id else str(frame[7:6 + size], "utf-8", "replace")  # damage is no name of ours
+    found.topic = PyBytes_FromStringAndSize(PyBytes_AS_STRING(frame) + 6, 16) if by_id else str(frame[7:6 + size], "utf-8", "replace")  # damage is no name of ours
     found.partition, found.base_offset, found.append_time = int32_at(part + 1), int64_at(part + 7), append_time
     throttled: cython.int = int32_at(end + 4)
     found.throttle_time = timedelta(milliseconds=throttled) if throttled else NOT_THROTTLED

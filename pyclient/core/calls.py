@@ -14,7 +14,7 @@ import attrs
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.controllers import not_of_controllers
-from pyclient.core.manager import Outcome, Ready, Reply, Request, Unknown, Use, earliest
+from pyclient.core.manager import Manager, Outcome, Ready, Reply, Request, Unknown, Use, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.core.acl_errors import error_of
 from pyclient.core.silence import patience
@@ -118,7 +118,7 @@ KEY_TYPES_SINCE: Final = 1
 COORDINATORS_USES: Final = (Use.COORDINATION, Use.MEMBERSHIP)
 
 
-class Calls:
+class Calls(Manager):
     """The manager of all open calls."""
 
     def __init__(self, metadata: Metadata, *, request_timeout: float, backoff: WaitPolicy) -> None:

@@ -39,4 +39,22 @@ cdef class Request:
     cpdef bint done(self, double now, object outcome) except -1
 
 
+cdef class Ready:
+    cpdef int slots(self, int node, object use) except -1
+    cpdef int free(self, int node, object use) except -1
+    cpdef object least_loaded(self, object use)
+    cpdef object give_up(self, int node, object use)
+
+
+cdef class Manager:
+    cdef public bint needs_poll
+
+    cpdef bint must_be_polled(self) except -1
+    cpdef object poll(self, double now, object ready)
+    cpdef object next_deadline(self)
+
+
 cpdef object earlier(object one, object other)
+
+@cython.locals(made=Reply)
+cpdef Reply reply_with(int version, object message)

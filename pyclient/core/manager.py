@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.messages import Buffer, decode_response, encode_request
@@ -46,6 +46,14 @@ class Reply:
 
     def __repr__(self) -> str:
         return f"Reply(version={self.version}, message={self.message!r})"
+
+
+def reply_with(version: int, message: Any) -> Reply:
+    """As `Reply`, which each request gets."""
+    made: Reply = Reply.__new__(Reply)
+    made.version = version
+    made.message = message
+    return made
 
 
 class NotAnswered:
@@ -117,45 +125,52 @@ class Request:
         return bool(self._done(now, outcome))
 
 
-class Ready(Protocol):
+class Ready:
     """What can be written now. A query for a node also makes the driver connect to it."""
 
     def slots(self, node: int, use: Use) -> int:
         """How many more requests the connection accepts now; 0 while it is not ready, throttled or full."""
+        raise NotImplementedError
 
     def free(self, node: int, use: Use) -> int:
         """As `slots`, but no connection is opened."""
+        raise NotImplementedError
 
     def least_loaded(self, use: Use) -> int | None:
         """The ready node with the fewest requests in flight, if possible one that has answered lately; None while none
         is ready (the driver connects to one)."""
+        raise NotImplementedError
 
     def give_up(self, node: int, use: Use) -> None:
         """Another node is responsible: requests in flight on this connection end as `Unknown` at once."""
+        raise NotImplementedError
 
 
-class Manager(Protocol):
+class Manager:
     """One part of the client that sends requests, such as the sender or the fetcher."""
 
-    @property
-    def needs_poll(self) -> bool:
-        """Whether something has happened since the last poll that only a poll handles: not only time has passed, and no
-        response to a request of its own has come.
+    needs_poll: bool
+    """Whether something has happened since the last poll that only a poll handles: not only time has passed, and no
+    response to a request of its own has come. Each manager sets it. One that does not know says True.
+    """
 
-        A manager that does not know says True.
-        """
+    def must_be_polled(self) -> bool:
+        """As `needs_poll`. A manager that derives it overrides this, and has a ``needs_poll`` that is always False."""
+        return self.needs_poll
 
     def poll(self, now: float, ready: Ready) -> Iterable[Request]:
         """All requests that can be written now. Each is written, and counted by *ready*, before the next one is taken.
 
         Called after each event, and at `next_deadline`.
         """
+        raise NotImplementedError
 
     def next_deadline(self) -> float | None:
         """When to poll again if no event comes before; None when only an event can change anything.
 
         Its time may come before the poll: the deadline stays until then, or it would pass for one that was moved.
         """
+        raise NotImplementedError
 
 
 def earlier(one: float | None, other: float | None) -> float | None:

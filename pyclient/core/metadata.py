@@ -13,7 +13,8 @@ from pyclient.codec.apis import Api, VersionRange
 from pyclient.core import controllers
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.cluster import Cluster, Topic
-from pyclient.core.manager import NotSent, Outcome, Ready, Reply, Request, Unknown, Use, earliest
+from pyclient.core.cluster_view import ClusterView
+from pyclient.core.manager import Manager, NotSent, Outcome, Ready, Reply, Request, Unknown, Use, earliest
 from pyclient.core.metadata_refresh import RefreshTimer, State
 from pyclient.core.silence import patience
 from pyclient.core.topic_interest import BY_ID, Scope, TopicInterest, WantedIds
@@ -25,7 +26,7 @@ MOST_SHOWN: Final = 5
 """Unusable addresses in one line of the log."""
 
 
-class Metadata:
+class Metadata(Manager):
     """Keeps the view of the cluster fresh: new topics at once, a stale view after a back-off, all of it at its age.
 
     ``on_update`` is called with each new view, in a step.
@@ -33,7 +34,7 @@ class Metadata:
 
     def __init__(self, *, max_age: float, max_idle: float, rebootstrap_after: float | None, request_timeout: float,
                  backoff: WaitPolicy, create_topics: bool, on_update: Callable[[Cluster], None], of_controllers: bool = False) -> None:
-        self.cluster = Cluster()
+        self.view = ClusterView(Cluster())
         self.of_controllers = of_controllers
         """Whether the nodes are controllers (KIP-919)."""
         self.refused: KafkaError | None = None
@@ -59,6 +60,11 @@ class Metadata:
         self._unanswered_since: float | None = None  # a request was due then, and no broker has answered since
         self.silent_since: float | None = None
         """The same, but starting over from the bootstrap addresses does not change it."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """The newest view."""
+        return self.view.cluster
 
     # ---- what is wanted ---------------------------------------------------------------------------------------------
 
@@ -242,7 +248,7 @@ class Metadata:
         if new := cluster.unusable - self._reported:
             _log.warning("brokers that advertise an address that cannot be used are left out: %s. Check their advertised.listeners", ", ".join(sorted(new)[:MOST_SHOWN]))
             self._reported = cluster.unusable
-        self.cluster = cluster
+        self.view.cluster = cluster
         self.needs_poll = True
         self._on_update(cluster)
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from pyclient.core.manager import Ready, Request
+from pyclient.core.manager import Manager, Ready, Request
 from pyclient.core.metadata import Metadata
 from pyclient.core.silence import LOGGED_AFTER
 from pyclient.errors import BootstrapError, KafkaError, UnknownTopicOrPartitionError, error_for
@@ -58,13 +58,11 @@ class Throttling:
                          "which the cluster's operators can raise; until then less goes through", node, total)
 
 
-class Outages:
+class Outages(Manager):
     """A manager that sends nothing. *role* is who speaks, such as ``producer``."""
 
-    needs_poll = False
-    """What it looks at changes only when the metadata is polled."""
-
     def __init__(self, role: str, metadata: Metadata, causes: Callable[[], dict[str, BaseException]]) -> None:
+        self.needs_poll = False  # what it looks at changes only when the metadata is polled
         self._role = role
         self._metadata = metadata
         self._causes = causes

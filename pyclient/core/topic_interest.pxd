@@ -2,6 +2,9 @@
 cimport cython
 
 
+cdef double _PINNED
+
+
 @cython.final
 cdef class TopicInterest:
     cdef readonly dict used
@@ -10,6 +13,7 @@ cdef class TopicInterest:
     cdef double _max_idle
     cdef dict _pins
 
+    @cython.locals(since=double)
     cpdef bint want(self, object topic, double now) except -1
 
 

@@ -56,9 +56,12 @@ class TopicInterest:
         if last is None:
             check_topic_name(topic)
             self.new.add(topic)
-        if last != _PINNED:
             self.used[topic] = now
-        return last is None
+            return True
+        since = last
+        if since < now and since != _PINNED:
+            self.used[topic] = now
+        return False
 
     def pin(self, topics: Iterable[str], owner: str) -> None:
         """Keep exactly these topics for *owner*, and drop pinned ones that have no owner left.

@@ -1,9 +1,10 @@
 # C interface: the pool writes requests, and reads what the connection is ready for, without a Python call.
 cimport cython
 
+from pyclient.clocks cimport seconds_of
 from pyclient.codec.memory cimport int32_bytes
 from pyclient.core.connection cimport Throttle
-from pyclient.core.manager cimport Request, earlier
+from pyclient.core.manager cimport Request, earlier, reply_with
 from pyclient.core.session cimport Session
 from pyclient.core.silence cimport Silence
 from pyclient.net.frame_reader cimport FrameReader
@@ -15,6 +16,8 @@ from pyclient.reactor.reactor cimport Reactor
 
 cdef Py_ssize_t _MOST_READS
 cdef Py_ssize_t _SIZE_BYTES
+cdef int _READABLE
+cdef int _WRITABLE
 
 
 cdef class AnswerListener:
@@ -60,6 +63,7 @@ cdef class Connection:
     cpdef object next_deadline(self, object others=*)
     cpdef object overdue_at(self)
     cpdef bint accepts_requests(self) except -1
+    cpdef Py_ssize_t count_in_flight(self) except -1
 
     # Private.
     cdef object _answer_due_since(self)
@@ -69,6 +73,7 @@ cdef class Connection:
     cdef object _put(self, long long size, object pieces)
     @cython.locals(channel=Channel)
     cdef object _flush(self)
+    cdef bint _has_unwritten(self) except -1
     cdef object _writable(self)
     cpdef object _on_events(self, int events)
     @cython.locals(size=Py_ssize_t, channel=Channel, reader=FrameReader, room=bytearray, full=bint)
@@ -80,4 +85,5 @@ cdef class Connection:
     cdef object _close_if_drained(self)
 
 
+@cython.locals(size=Py_ssize_t)
 cdef Py_ssize_t _size_of(list pieces) except -1

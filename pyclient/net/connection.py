@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import attrs
 
+from pyclient.clocks import seconds_of
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.memory import int32_bytes
 from pyclient.codec.messages import CORRELATION_ID_BYTES, Buffer
 from pyclient.core.connection import CONNECTION, Event, State, Throttle, Usage
 from pyclient.core.handshake import UNSUPPORTED_VERSION, ClientInfo, HandshakeRequest, Versions, agree_on_versions
-from pyclient.core.manager import Frame, NotSent, Outcome, Reply, Request, Unknown, Use, earlier
+from pyclient.core.manager import Frame, NotSent, Outcome, Reply, Request, Unknown, Use, earlier, reply_with
 from pyclient.core.sasl import check_no_login_required
 from pyclient.core.session import Session
 from pyclient.core.silence import LONGEST_PATIENCE, Silence
@@ -40,6 +41,7 @@ READY, DRAINING, UNUSED, SENT, ANSWERED = State.READY, State.DRAINING, Usage.UNU
 _MOST_READS: Final = 16
 """In a row: other connections have bytes too."""
 _SIZE_BYTES: Final = SIZE_BYTES
+_READABLE, _WRITABLE = READABLE, WRITABLE
 
 
 @attrs.frozen
@@ -109,6 +111,10 @@ class Connection:
     @property
     def in_flight(self) -> int:
         """Requests written and not answered."""
+        return self.count_in_flight()
+
+    def count_in_flight(self) -> int:
+        """As `in_flight`."""
         return len(self.requests.requests)
 
     def accepts_requests(self) -> bool:
@@ -117,13 +123,16 @@ class Connection:
             return False
         if not self.throttle.until and self.session.ends_at is None:
             return True  # of most connections; the clock is read for the others
-        now = self._clock()
+        now = seconds_of(self._clock)
         return now >= self.throttle.until and not self.session.is_over(now)
 
     @property
     def unwritten(self) -> bool:
         """Whether some bytes have not reached the system yet: closing it now may lose requests that get no response."""
-        return self._channel is not None and (bool(self._pieces) or self._channel.unwritten)
+        return self._has_unwritten()
+
+    def _has_unwritten(self) -> bool:
+        return self._channel is not None and (len(self._pieces) > 0 or self._channel.unwritten)
 
     @property
     def bytes_in(self) -> int:
@@ -132,7 +141,7 @@ class Connection:
 
     def muted_for(self) -> float:
         """Seconds for which the broker throttles this connection (M09)."""
-        return self.throttle.until - self._clock()
+        return self.throttle.until - seconds_of(self._clock)
 
     def next_deadline(self, others: float | None = None) -> float | None:
         """When a request is overdue, throttling ends, the session is to be renewed, or silence is to be looked for.
@@ -161,7 +170,7 @@ class Connection:
 
     def renewal_failed(self) -> bool:
         """Authenticating again failed before anything was requested; False if the session is over."""
-        return self.session.renewal_failed(self._clock())
+        return self.session.renewal_failed(seconds_of(self._clock))
 
     # ---- states -----------------------------------------------------------------------------------------------------
 
@@ -191,14 +200,14 @@ class Connection:
         self.reader.may_be_tls = False
         if not logs_in:
             self.reader.logged_in()
-        self.idle_since = self._clock()
+        self.idle_since = seconds_of(self._clock)
 
     async def request(self, request: HandshakeRequest, timeout: float) -> Any:
         """Write a request of an exchange and wait for its response."""
         if self._channel is None or self._cause is not None or self.state in (State.DRAINING, State.CLOSED):
             raise DisconnectError(f"{self.label} closed the connection" if self._cause is None else str(self._cause))
         step = _Step(request, timeout, self.reactor)
-        self._handshake_at = self._clock()
+        self._handshake_at = seconds_of(self._clock)
         self._write(step, request.version)
         return await step.response
 
@@ -213,7 +222,7 @@ class Connection:
         """
         self.advance(Event.AUTHENTICATED)
         self.reader.logged_in()
-        self.idle_since = self._clock() if idle_since is None else idle_since
+        self.idle_since = seconds_of(self._clock) if idle_since is None else idle_since
         # The broker's count began after the last request was written.
         self.session.begin(self._handshake_at, lifetime, random)
         if idle_since is not None:
@@ -257,7 +266,7 @@ class Connection:
         try:
             version = self._version(request)
         except UnsupportedVersionError as error:
-            request.done(self._clock(), NotSent(error))
+            request.done(seconds_of(self._clock), NotSent(error))
             self._on_change()
             return
         if self.usage is UNUSED:
@@ -277,8 +286,8 @@ class Connection:
     def _write_unanswered(self, request: Request, version: int) -> None:
         data = b"".join(request.encode(version, self.requests.next_id(), self.client_id))  # a copy: no response says when the pieces are free again
         self.wrote_unanswered = True
-        self.idle_since = self._clock()
-        now, reply = self._clock(), Reply(version, None)
+        self.idle_since = seconds_of(self._clock)
+        now, reply = seconds_of(self._clock), reply_with(version, None)
         self._writing.append(request)
         self._put(len(data), [data])
         self._writing.pop().done(now, reply)
@@ -290,7 +299,7 @@ class Connection:
     def _write(self, request: Request, version: int) -> None:
         pieces = request.encode(version, self.requests.next_id(), self.client_id)
         size = _size_of(pieces)
-        self.requests.add(request, version, self._clock(), self.bytes_out + _SIZE_BYTES + size)
+        self.requests.add(request, version, seconds_of(self._clock), self.bytes_out + _SIZE_BYTES + size)
         self._put(size, pieces)
 
     def _put(self, size: int, pieces: list[Buffer]) -> None:
@@ -320,9 +329,9 @@ class Connection:
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     def _on_events(self, events: int) -> None:
-        if events & WRITABLE and self.unwritten:
+        if events & _WRITABLE and self._has_unwritten():
             self._writable()
-        if events & READABLE:
+        if events & _READABLE:
             self._read()
 
     def _read(self) -> None:
@@ -365,9 +374,9 @@ class Connection:
         answered = self.requests.answered(frame, self.bytes_out - _size_of(self._pieces))
         message = answered.request.decode(answered.version, frame)
         self.requests.take_oldest()
-        now = self._clock()
+        now = seconds_of(self._clock)
         self._note_answer(answered, now, self.throttle.apply(now, message))
-        quiet = answered.ended(now, Reply(answered.version, message))
+        quiet = answered.ended(now, reply_with(answered.version, message))
         self.requests.notify_if_empty()
         if self.state is DRAINING:
             self._close_if_drained()
@@ -422,9 +431,9 @@ class Connection:
             self.advance(Event.LOST)
         lost = self.in_flight
         self.ending = Ending(cause, by_peer, lost)
-        self.requests.fail(self._clock(), cause)
+        self.requests.fail(seconds_of(self._clock), cause)
         while self._writing:
-            self._writing.pop().done(self._clock(), Unknown(cause))
+            self._writing.pop().done(seconds_of(self._clock), Unknown(cause))
         _log.debug("%s: %s; %s in flight", self.label, said_of(self.label, cause).rstrip("."), counted(lost, "request"))
         self._on_lost(self, cause)
 

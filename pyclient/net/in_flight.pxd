@@ -28,6 +28,7 @@ cdef class InFlightRequests:
     cdef readonly list requests
 
     cpdef int next_id(self) except -1
+    @cython.locals(made=InFlight)
     cpdef object add(self, Request request, int version, double now, long long end)
     @cython.locals(oldest=InFlight)
     cpdef InFlight answered(self, object frame, long long written)

@@ -17,18 +17,18 @@ MAX_CORRELATION_ID: Final = 2**31 - 1
 
 
 class InFlight:
-    """A request whose response has not come. *end*: bytes ever queued on the connection up to its last one."""
+    """A request whose response has not come. `InFlightRequests.add` makes it."""
 
-    def __init__(self, request: Request, correlation_id: int, version: int, now: float, end: int) -> None:
-        self.request = request
-        self.correlation_id = correlation_id
-        self.version = version
-        self.sent_at = now
-        self.deadline = now + request.timeout
-        self.end = end
-        self.give_up_at: float | None = None if request.patience is None else now + request.patience
-        """When the caller stops waiting; the response is ignored then."""
-        self.given_up = False
+    request: Request
+    correlation_id: int
+    version: int
+    sent_at: float
+    deadline: float
+    end: int
+    """Bytes ever queued on the connection up to its last one."""
+    give_up_at: float | None
+    """When the caller stops waiting; the response is ignored then."""
+    given_up: bool
 
     @property
     def api(self) -> Api:
@@ -63,7 +63,16 @@ class InFlightRequests:
 
     def add(self, request: Request, version: int, now: float, end: int) -> None:
         """A request with the newest correlation id is about to be written."""
-        self.requests.append(InFlight(request, self.correlation_id, version, now, end))
+        made: InFlight = InFlight.__new__(InFlight)
+        made.request = request
+        made.correlation_id = self.correlation_id
+        made.version = version
+        made.sent_at = now
+        made.deadline = now + request.timeout
+        made.end = end
+        made.give_up_at = None if request.patience is None else now + request.patience
+        made.given_up = False
+        self.requests.append(made)
 
     def answered(self, frame: Frame, written: int) -> InFlight:
         """The oldest request, which *frame* answers. *written*: number of bytes that left the connection so far.

@@ -57,7 +57,7 @@ class NodeConnections:
         connection = self.connections.get(use)
         if connection is None or not connection.accepts_requests():
             return 0
-        free = self.max_in_flight.get(use, 1) - connection.in_flight
+        free = self.max_in_flight.get(use, 1) - connection.count_in_flight()
         return max(0, free)
 
     @property
@@ -120,7 +120,7 @@ class NodeConnections:
             first = earliest(first, silent_at if looked_at < silent_at else looked_at + patience)
         for connection in self.connections.values():
             first = earlier(first, connection.next_deadline(others))
-            if not connection.in_flight:
+            if not connection.count_in_flight():
                 first = earlier(first, connection.idle_since + max_idle)
         return first
 

@@ -1,7 +1,8 @@
 # C interface: the driver writes requests without a Python call.
 cimport cython
 
-from pyclient.core.manager cimport Request, earlier
+from pyclient.clocks cimport seconds_of
+from pyclient.core.manager cimport Ready, Request, earlier
 from pyclient.net.connection cimport AnswerListener, Connection
 from pyclient.net.node_connections cimport NodeConnections
 from pyclient.net.request_metrics cimport NodeMetrics, RequestMetrics
@@ -13,7 +14,7 @@ cdef class Waker:
     cpdef object wake_by(self, double deadline)
 
 
-cdef class ConnectionPool
+cdef class ConnectionPool(Ready)
 
 
 @cython.final
@@ -23,7 +24,7 @@ cdef class NodeAnswers(AnswerListener):
     cdef NodeMetrics _metrics
 
 
-cdef class ConnectionPool:
+cdef class ConnectionPool(Ready):
     cdef object _reactor
     cdef object _options
     cdef double _max_idle
@@ -39,18 +40,17 @@ cdef class ConnectionPool:
     cdef readonly dict _bootstrap
     cdef readonly object _closing
     cdef RequestMetrics _metrics
-    cdef readonly object start_window
+    cdef object _all_metrics
+    cdef double _window_ends
     cdef object _throttling
     cdef readonly object failures
+    cdef bint any_answer
     cdef readonly object _connector
     cdef object _due
     cdef object _next_node_at
     cdef bint _closed
 
-    @cython.locals(found=NodeConnections)
-    cpdef int slots(self, int node, object use) except -1
-    @cython.locals(found=NodeConnections)
-    cpdef int free(self, int node, object use) except -1
+    cpdef object start_window(self, double now)
     @cython.locals(connection=Connection, written=cython.longlong)
     cpdef Connection send(self, Request request)
 

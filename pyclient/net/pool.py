@@ -12,11 +12,12 @@ from random import Random
 
 import attrs
 
+from pyclient.clocks import seconds_of
 from pyclient.codec.apis import Api
 from pyclient.core.backoff import ExponentialBackoff
 from pyclient.core.connection import STAGGER, Reconnects, State
 from pyclient.core.handshake import Features
-from pyclient.core.manager import NotSent, Request, Use, earlier, earliest
+from pyclient.core.manager import NotSent, Ready, Request, Use, earlier, earliest
 from pyclient.core.outages import Throttling
 from pyclient.core.silence import patience
 from pyclient.errors import AuthenticationError, DisconnectError, KafkaError
@@ -77,7 +78,7 @@ class NodeAnswers(AnswerListener):
 
     def answered(self, api: Api, now: float, latency: float, throttled: float) -> None:
         """As `AnswerListener.answered`."""
-        if self._node.silent_since is not None or not self._pool.failures.any_answer:
+        if self._node.silent_since is not None or not self._pool.any_answer:
             self._pool.answered_late(self._node, api, now)
         else:
             self._node.answered(now)
@@ -86,7 +87,7 @@ class NodeAnswers(AnswerListener):
             self._pool.throttled(self._node, now, throttled)
 
 
-class ConnectionPool:
+class ConnectionPool(Ready):
     """Implements `Ready` for the driver.
 
     *waker* is notified of events, of those of ready connections for *data_use* apart. ``on_silence`` is called again
@@ -111,10 +112,11 @@ class ConnectionPool:
         self._bootstrap = {node.id: self._new_node(node) for node in bootstrap}
         self._closing = ClosingConnections(reactor)
         self._metrics = RequestMetrics(metrics, self._connections)
-        self.start_window = metrics.turn
-        """Of the metrics, when the last one is over; called with the time."""
+        self._all_metrics = metrics
+        self._window_ends = 0.0
         self._throttling = Throttling()
         self.failures = NodeFailures(clock, on_failure)
+        self.any_answer = False  # as of the failures
         self._connector = Connector(
             reactor, network, options.sockets, options.security, clock=clock, request_timeout=options.request_timeout,
             make_connection=self._make_connection, closing=self._closing, failures=self.failures, metrics=self._metrics,
@@ -130,11 +132,11 @@ class ConnectionPool:
         found = self._node(node)
         if found is None or self._closed:
             return 0
-        if found.untried(use):
+        free = found.free_slots(use)
+        if not free and found.untried(use):
             self._connector.connect(found, use)
             self._due = 0.0  # the attempt, or the back-off before it, has a deadline
-            return 0
-        return found.free_slots(use)
+        return free
 
     def free(self, node: int, use: Use) -> int:
         """As `slots`, but opens no connection."""
@@ -146,7 +148,7 @@ class ConnectionPool:
 
         The bootstrap addresses are used again when no known broker can be reached (KIP-899).
         """
-        now = self._clock()
+        now = seconds_of(self._clock)
         nodes = [node for node in self._nodes.values() if node.usable(now)]
         nodes = nodes or [node for node in self._bootstrap.values() if node.usable(now)]
         if not nodes or self._closed:
@@ -170,7 +172,7 @@ class ConnectionPool:
             connection.close(DisconnectError(f"{connection.label} did not answer, and is not responsible any more"))
 
     def _connect_one_more(self, nodes: list[NodeConnections], use: Use) -> None:
-        now = self._clock()
+        now = seconds_of(self._clock)
         untried = [node for node in nodes if node.untried(use)]  # the others are throttled, full or connecting
         due = next_node_at(nodes, use)
         if untried and now >= due:
@@ -214,8 +216,14 @@ class ConnectionPool:
             self._not_sent(request, DisconnectError(f"{title} was not sent: {error!r}"))
 
     def _not_sent(self, request: Request, cause: KafkaError) -> None:
-        request.done(self._clock(), NotSent(cause))
+        request.done(seconds_of(self._clock), NotSent(cause))
         self._waker.wake()
+
+    def start_window(self, now: float) -> None:
+        """Of the metrics, if the last one is over."""
+        if now >= self._window_ends:
+            self._all_metrics.turn(now)
+            self._window_ends = self._all_metrics.next_mark
 
     def tick(self, now: float) -> None:
         """Close overdue and idle connections, renew sessions, and release nodes whose back-off is over."""
@@ -326,6 +334,7 @@ class ConnectionPool:
         if node.silent_since is not None:
             self._due = 0.0  # others may still be silent
         self.failures.answered(node, api, now)
+        self.any_answer = self.failures.any_answer
 
     def throttled(self, node: NodeConnections, now: float, throttle: float) -> None:
         """A response of this node asks for a pause."""
@@ -334,7 +343,7 @@ class ConnectionPool:
 
     def _on_quiet_response(self) -> None:
         """The connection may be idle from now on."""
-        deadline = self._clock() + self._max_idle
+        deadline = seconds_of(self._clock) + self._max_idle
         self._due = earlier(self._due, deadline)
         self._waker.wake_by(deadline)
 

@@ -3,6 +3,7 @@ cimport cython
 
 from pyclient.buffers.batch cimport Batch
 from pyclient.buffers.batch_figures cimport RequestFigures, TopicFigures
+from pyclient.clocks cimport seconds_of
 from pyclient.core.sending.sender cimport BatchListener
 from pyclient.metric_values cimport Windows
 
@@ -21,4 +22,5 @@ cdef class BatchMetrics(BatchListener):
     cpdef TopicFigures of(self, str topic)
 
     # Private.
+    cdef int _sent(self, Batch batch, double now) except -1
     cdef TopicFigures _made(self, str topic)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from pyclient.buffers.batch import Batch
 from pyclient.buffers.batch_figures import RequestFigures, TopicFigures
+from pyclient.clocks import seconds_of
 from pyclient.core.sending.sender import BatchListener
 from pyclient.errors import KafkaError
 from pyclient.metrics import (
@@ -43,15 +44,17 @@ class BatchMetrics(BatchListener):
 
     def sent(self, batches: list[Batch]) -> None:
         """As `BatchListener.sent`."""
-        now = self._clock()
-        for batch in batches:
-            self.of(batch.queue.topic).sent(batch, now)
-            if batch.attempts > 1:
-                self._metrics.add(RECORDS_RETRIED, batch.count, batch.queue.topic)
+        now = seconds_of(self._clock)
         count = 0
         for batch in batches:
-            count += batch.count
+            count += self._sent(batch, now)
         self.requests.sent(len(batches), count, now)
+
+    def _sent(self, batch: Batch, now: float) -> int:
+        self.of(batch.queue.topic).sent(batch, now)
+        if batch.attempts > 1:
+            self._metrics.add(RECORDS_RETRIED, batch.count, batch.queue.topic)
+        return batch.count
 
     def stored(self, batch: Batch) -> None:
         """As `BatchListener.stored`."""

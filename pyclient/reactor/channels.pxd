@@ -23,9 +23,13 @@ cdef class PlainChannel(Channel):
     cdef Reactor _reactor
     cdef public object socket
     cdef public object on_events
+    cdef int _descriptor
+    cdef public bint of_system
+    cdef bint _arms
     cdef object _token
     cdef bint _closed
 
+    cdef int _own_descriptor(self) noexcept
     cpdef object close_after(self, object last)
     cpdef object _report(self, int events)
 

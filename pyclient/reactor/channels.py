@@ -88,7 +88,11 @@ class PlainChannel(Channel):
         self.short_reads_end = True
         self.on_events: OnEvents = _ignore
         """Its owner's, or what waits for an event."""
-        self._token = reactor.poller.register(sock.fileno(), self._report)
+        self.of_system = type(sock) is OF_SYSTEM
+        """Whether the system's calls carry the bytes, and not methods of the socket."""
+        self._descriptor = sock.fileno()
+        self._token = reactor.poller.register(self._descriptor, self._report)
+        self._arms = reactor.poller.arms
         reactor.poller.arm(self._token, READABLE | WRITABLE)
         self._closed = False
 
@@ -109,17 +113,21 @@ class PlainChannel(Channel):
 
     def read_into(self, buffer: bytearray, start: int) -> int:
         """As `Channel.read_into`."""
-        size = receive(self.socket, buffer, start) if type(self.socket) is OF_SYSTEM else _receive(self.socket, buffer, start)
-        if size and size < len(buffer) - start:
+        size = receive(self._own_descriptor(), buffer, start) if self.of_system else _receive(self.socket, buffer, start)
+        if self._arms and size and size < len(buffer) - start:
             self._reactor.poller.arm(self._token, READABLE)
         return size
 
     def write(self, pieces: list[Buffer]) -> bool:
         """As `Channel.write`."""
-        done = send(self.socket, pieces) if type(self.socket) is OF_SYSTEM else _send(self.socket, pieces)
-        if not done:
+        done = send(self._own_descriptor(), pieces) if self.of_system else _send(self.socket, pieces)
+        if self._arms and not done:
             self._reactor.poller.arm(self._token, WRITABLE)
         return done
+
+    def _own_descriptor(self) -> int:
+        """As `fileno` of the socket. A forked child has closed it, and may have another descriptor of its number."""
+        return -1 if self._reactor.is_forked else self._descriptor
 
     def set_low_water(self, size: int) -> None:
         """As `Channel.set_low_water`."""
@@ -131,6 +139,7 @@ class PlainChannel(Channel):
         if not self._closed:
             self._closed = True
             self._reactor.poller.unregister(self._token)
+            self._descriptor = -1
             self.socket.close()
 
     def abort(self) -> None:

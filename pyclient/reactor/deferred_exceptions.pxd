@@ -114,11 +114,21 @@ cdef extern from *:
     void raise_deferred "pyclient_raise_deferred"(PyThreadState *box) noexcept
 
 
+cdef struct Deferral:
+    bint began
+    unsigned long main       # the thread that runs signal handlers, if it is this one
+    PyThreadState *box       # where exceptions of other threads go
+
+
+cdef Deferral begin_deferral() noexcept
+cdef object end_deferral(Deferral deferral)
+
+
 @cython.final
 @cython.no_gc
 cdef class DeferredExceptions:
-    cdef PyThreadState *_box
-    cdef unsigned long _main
+    cdef Deferral _deferral
 
-    # Private.
-    cdef object _end(self)
+
+# Private.
+cdef void _let_in(Deferral deferral) noexcept

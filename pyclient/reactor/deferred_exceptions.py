@@ -11,7 +11,7 @@ held back.
 import cython
 from cython.cimports.cpython.exc import PyErr_CheckSignals
 from cython.cimports.pyclient.reactor.deferred_exceptions import (
-    defer_exceptions, defer_signals, keep_no_spare, keep_spare, raise_deferred, restore_signals,
+    Deferral, defer_exceptions, defer_signals, keep_no_spare, keep_spare, raise_deferred, restore_signals,
 )
 
 import atexit
@@ -36,15 +36,13 @@ class DeferredExceptions:
     """
 
     def __cinit__(self):
-        self._main = defer_signals()
-        self._box = defer_exceptions()
+        self._deferral = begin_deferral()
 
     def release(self):
         """Raise what has come meanwhile. Of several handlers that raise all have run, and the first one's is raised."""
-        main: cython.ulong = self._main
-        self._end()
-        if main:
-            _handle_signals()
+        deferral: Deferral = self._deferral
+        self._deferral.began = False
+        end_deferral(deferral)
 
     def __enter__(self):
         return self
@@ -53,16 +51,34 @@ class DeferredExceptions:
         self.release()
 
     def __dealloc__(self):
-        self._end()
+        if self._deferral.began:
+            _let_in(self._deferral)
 
-    @cython.cfunc
-    def _end(self) -> object:
-        main, box = self._main, self._box
-        self._main, self._box = 0, cython.NULL
-        if main:
-            restore_signals(main)
-        if box != cython.NULL:
-            raise_deferred(box)
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def begin_deferral() -> Deferral:
+    """As `DeferredExceptions`, which a reactor would make twice for each record."""
+    begun: Deferral
+    begun.began, begun.main, begun.box = True, defer_signals(), defer_exceptions()
+    return begun
+
+
+@cython.cfunc
+def end_deferral(deferral: Deferral) -> object:
+    """As `DeferredExceptions.release`, in the thread that began it."""
+    _let_in(deferral)
+    if deferral.main:
+        _handle_signals()
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _let_in(deferral: Deferral) -> cython.void:
+    if deferral.main:
+        restore_signals(deferral.main)
+    if deferral.box != cython.NULL:
+        raise_deferred(deferral.box)
 
 
 @cython.cfunc

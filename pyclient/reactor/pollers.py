@@ -28,6 +28,10 @@ class Poller(Protocol):
     def shared(self) -> bool:
         """Whether several threads may sleep in it."""
 
+    @property
+    def arms(self) -> bool:
+        """Whether it reports a change only after `arm`; else it reports each, and `arm` does nothing."""
+
     def register(self, descriptor: int, sink: Sink) -> int:
         """Report changes of *descriptor*; returns the token for the other calls. Nothing is reported before `arm`."""
 
@@ -57,6 +61,7 @@ class SelectorPoller:
     """
 
     shared = False
+    arms = True
 
     def __init__(self, clock: Callable[[], float], make: Callable[[], selectors.BaseSelector] = selectors.DefaultSelector) -> None:
         self._clock = clock

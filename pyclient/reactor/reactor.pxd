@@ -1,6 +1,10 @@
 # The fields of the reactor, and the interpreter's own lock: no signal interrupts who takes it in compiled code.
 cimport cython
 
+from pyclient.reactor.deferred_exceptions cimport Deferral
+from pyclient.reactor.standing_aside cimport Aside
+
+
 cdef extern from "Python.h":
     ctypedef void *PyThread_type_lock
     ctypedef enum PyLockStatus:
@@ -51,9 +55,12 @@ cdef class Waiter:
     cdef object __weakref__
 
     # For the reactor.
-    cdef object end_now(self)
     cdef object let_through(self)
     cdef object wait(self, double timeout)
+
+    # Private.
+    cdef object _end(self)
+    cdef object _make_gate(self)
 
 
 @cython.final
@@ -74,27 +81,31 @@ cdef class Reactor:
     cdef readonly object poller
     cdef public object current       # the task whose step runs
     cdef readonly bint closed
-    cdef object _defer               # holds back exceptions from outside while interpreted code runs in a step
-    cdef object _deferred            # its result
+    cdef readonly bint is_forked     # this process is a child of the reactor's
+    cdef bint _defers                # exceptions from outside, while interpreted code runs in a step
+    cdef Deferral _deferral          # of this step
     cdef object _notify              # makes the leading thread step soon
     cdef Queue _events               # (sink, events) to report in this step
     cdef Queue _soon                 # callbacks of the next pass
+    # What all threads change, only in critical sections, which run no interpreted code: with a GIL they need no lock.
     cdef list _posted                # callbacks of threads that do not lead
     cdef list _timers                # a heap of (time, number, timer)
     cdef int _cancelled              # timers in it that were cancelled
     cdef long long _number
     cdef double _deadline            # what the poller knows
     cdef bint _shared                # several threads may sleep in the poller
-    cdef cython.pymutex _mutex       # of `_posted`, `_polling` and `_followers`
     cdef Waiter _polling             # the caller that sleeps in the poller
+    cdef Aside _aside                # where the background thread stands meanwhile
     cdef object _followers           # callers that wait at their gates
     cdef object _raised              # what a callback raised that must leave the step
     cdef readonly long long calls    # callbacks that ran so far
     cdef public int tasks            # that have not ended
 
+    cpdef object call_soon(self, object callback)
     cpdef bint run_until(self, Waiter waiter, object timeout=*) except -1
 
     # Private.
+    cdef object _notify_leader(self)
     cdef object _wait(self, Waiter waiter, double left)
     cdef bint _may_lead_here(self) noexcept
     cdef bint _try_to_lead(self) noexcept

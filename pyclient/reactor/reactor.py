@@ -2,9 +2,10 @@
 """The reactor: events of sockets, deadlines and posted calls, handled by one thread at a time.
 
 Leader and followers: a thread that needs an answer sleeps in the poller, and leads when it wakes. The leader's lock
-protects what steps change; it is never held in a sleep. In the poller sleep the background thread, and one caller that
-waits; further callers wait at their own gates, and one of them goes to the poller when the first has left. An async
-client's loop leads instead, and so does a simulation.
+protects what steps change; it is never held in a sleep. In the poller sleeps one caller that waits; further callers
+wait at their own gates, and one of them goes to the poller when the first has left. The background thread sleeps there
+when no caller does; it stands aside for some milliseconds more. An async client's loop leads instead, and so does a
+simulation.
 
 Rules: callbacks run one after the other, in the order in which they came. A call that is posted runs in the poster's
 thread if no thread leads, else in the leader's, before that lets go. Who ends a wait opens the waiter's gate or wakes
@@ -14,8 +15,11 @@ a leader come out when its step is over.
 import cython
 from cython.cimports.cpython.exc import PyErr_CheckSignals
 from cython.cimports.libc.math import INFINITY
+from cython.cimports.pyclient.clocks import seconds_of
+from cython.cimports.pyclient.reactor.deferred_exceptions import Deferral, begin_deferral, end_deferral
+from cython.cimports.pyclient.reactor.standing_aside import call_back, caller_came, caller_left, free_aside, make_aside, stand_aside
 from cython.cimports.pyclient.reactor.reactor import (
-    PY_LOCK_INTR, calls_left, free_lock, new_lock, release_lock, take_lock, take_lock_within, this_thread,
+    PY_LOCK_INTR, PyThread_type_lock, calls_left, free_lock, new_lock, release_lock, take_lock, take_lock_within, this_thread,
 )
 
 import heapq
@@ -56,14 +60,14 @@ class Queue:
     @cython.cfunc
     def take(self) -> object:
         """The first one; there must be one."""
-        item = self._items[self._taken]
-        self._items[self._taken] = None
+        items = self._items
+        if len(items) == 1:
+            return items.pop()
+        item = items[self._taken]
+        items[self._taken] = None
         self._taken += 1
-        if self._taken == len(self._items):
-            self._items.clear()
-            self._taken = 0
-        elif self._taken >= MOST_TAKEN:  # it is never empty: let what was taken not remain
-            del self._items[:self._taken]
+        if self._taken == len(items) or self._taken >= MOST_TAKEN:  # or else, never empty, it would keep them
+            del items[:self._taken]
             self._taken = 0
         return item
 
@@ -78,12 +82,6 @@ class Queue:
 class Waiter:
     """One wait of a caller, until `end` is called. The fields are declared in reactor.pxd."""
 
-    def __cinit__(self):
-        self._gate = new_lock()
-        if self._gate == cython.NULL:
-            raise MemoryError
-        take_lock(self._gate, 0)
-
     def __dealloc__(self):
         if self._gate != cython.NULL:
             if not self._open:
@@ -95,34 +93,54 @@ class Waiter:
 
     def end(self, _=None):
         """What the caller waits for has come. Any thread may call it."""
-        if self._reactor._leader == this_thread():
-            self.end_now()
-        else:
-            self._reactor.call_soon(self.end)
+        self._end()
+
+    def __call__(self):
+        """As `end`, which it is as a callback."""
+        self._end()
 
     @cython.cfunc
-    def end_now(self) -> object:
-        self.done = True
-        self.let_through()
+    def _end(self) -> object:
+        if self._reactor._leader == this_thread():
+            self.done = True
+            self.let_through()
+        else:
+            self._reactor.call_soon(self)
 
     @cython.cfunc
     def let_through(self) -> object:
         """Let the caller look again, if it waits at its gate."""
-        with self._reactor._mutex:
+        with cython.critical_section(self._reactor):
             if not self._open:
                 self._open = True
-                release_lock(self._gate)
+                if self._gate != cython.NULL:
+                    release_lock(self._gate)
+
+    @cython.cfunc
+    def _make_gate(self) -> object:
+        """Only followers need one."""
+        if self._gate != cython.NULL:
+            return
+        gate: PyThread_type_lock = new_lock()
+        if gate == cython.NULL:
+            raise MemoryError
+        take_lock(gate, 0)
+        with cython.critical_section(self._reactor):
+            if self._open:
+                release_lock(gate)
+            self._gate = gate
 
     @cython.cfunc
     def wait(self, timeout: cython.double) -> object:
         """Until `let_through`, a signal, or for so long."""
+        self._make_gate()
         limit: cython.longlong = -1 if timeout >= LONGEST_S else cython.cast(cython.longlong, timeout * 1e6) + 1
         with cython.nogil:
             status = take_lock_within(self._gate, limit, 1)
         if status == PY_LOCK_INTR:
             PyErr_CheckSignals()
         elif status:
-            with self._reactor._mutex:
+            with cython.critical_section(self._reactor):
                 self._open = False
 
 
@@ -152,22 +170,23 @@ class Timer:
 @cython.final
 @cython.cclass
 class Reactor:
-    """*defer()* holds back what is raised into this thread from outside, until its result's ``release()``.
+    """*defers*: exceptions that are raised into this thread from outside come out behind its step.
 
     The fields are declared in reactor.pxd.
     """
 
     def __cinit__(self):
         self._lock = new_lock()
-        if self._lock == cython.NULL:
+        if self._lock == cython.NULL or make_aside(cython.address(self._aside)):
             raise MemoryError
 
     def __dealloc__(self):
+        free_aside(cython.address(self._aside))
         if self._lock != cython.NULL:
             free_lock(self._lock)
 
-    def __init__(self, poller, clock=time.monotonic, defer=None):
-        self.poller, self.clock, self._defer = poller, clock, defer
+    def __init__(self, poller, clock=time.monotonic, defers=False):
+        self.poller, self.clock, self._defers = poller, clock, defers
         self._notify, self._shared = poller.wake, poller.shared
         self._events, self._soon, self._posted, self._timers, self._followers = Queue(), Queue(), [], [], deque()
         self._deadline = INFINITY
@@ -178,7 +197,8 @@ class Reactor:
 
     # ---- from any thread --------------------------------------------------------------------------------------------
 
-    def call_soon(self, callback):
+    @cython.ccall
+    def call_soon(self, callback) -> object:
         """Run *callback* in a step: in the next pass of this one, or here and now if no thread leads, or else by the
         leader, before that lets go.
 
@@ -187,18 +207,24 @@ class Reactor:
         if self._leader == this_thread():
             self._soon.put(callback)
             return
-        with self._mutex:
+        with cython.critical_section(self):
             self._posted.append(callback)
         if self._may_lead_here():
             self._lead_posted()
         else:
-            self._notify()
+            self._notify_leader()
 
     def post(self, callback):
         """As `call_soon`, but never in this thread: for finalizers, which may run anywhere."""
-        with self._mutex:
+        with cython.critical_section(self):
             self._posted.append(callback)
+        self._notify_leader()
+
+    @cython.cfunc
+    def _notify_leader(self) -> object:
+        """There is something to do: the thread that leads next wakes, whichever it is."""
         self._notify()
+        call_back(cython.address(self._aside))
 
     @property
     def leads(self):
@@ -228,12 +254,12 @@ class Reactor:
         until: cython.double = INFINITY
         left: cython.double = INFINITY
         if timeout is not None:
-            until = cython.cast(cython.double, self.clock()) + cython.cast(cython.double, timeout)
+            until = seconds_of(self.clock) + cython.cast(cython.double, timeout)
         try:
             here: cython.bint = self._may_lead_here() or not self._background
             while not waiter.done:
                 if until != INFINITY:
-                    left = until - cython.cast(cython.double, self.clock())
+                    left = until - seconds_of(self.clock)
                     if left <= 0:
                         break
                 if here:
@@ -247,12 +273,12 @@ class Reactor:
     def run_until_done(self, awaited, timeout=None):
         """As `run_until`, of what calls ``when_done(callback)`` back, unless it is to ``forget`` it; its ``done``."""
         waiter: Waiter = Waiter(self)
-        end = waiter.end
-        awaited.when_done(end)
+        awaited.when_done(waiter)
         try:
             return self.run_until(waiter, timeout) or awaited.done
         finally:
-            awaited.forget(end)
+            if not waiter.done:
+                awaited.forget(waiter)
 
     @cython.cfunc
     def _wait(self, waiter: Waiter, left: cython.double) -> object:
@@ -270,6 +296,8 @@ class Reactor:
         """The background thread: sleep and lead until `close`."""
         self._background = this_thread()
         while not self.closed:
+            with cython.nogil:
+                stand_aside(cython.address(self._aside))
             if self._polling_has_ended(None):  # the event that was to wake it woke this thread
                 self.poller.wake()
                 time.sleep(ASIDE_S)  # not in the poller, so that it gets the next one
@@ -286,16 +314,17 @@ class Reactor:
 
     def close(self):
         """End `run_forever`, which returns when no caller sleeps in the poller any more."""
-        with self._mutex:  # no caller goes to the poller behind it
+        with cython.critical_section(self):  # no caller goes to the poller behind it
             self.closed = True
             followers = list(self._followers)
         for each in followers:
             cython.cast(Waiter, each).let_through()
+        call_back(cython.address(self._aside))
         self.poller.wake()
 
     def forked(self):
         """In a forked child: descriptors are the parent's, and so is the leader, if there was one."""
-        self.closed = True
+        self.closed = self.is_forked = True
         self.poller.close()
 
     # ---- in a step --------------------------------------------------------------------------------------------------
@@ -364,29 +393,33 @@ class Reactor:
     @cython.cfunc
     def _stop_leading(self, waiter: Waiter | None) -> object:
         """Let go, and go on with what was posted meanwhile: its poster may have found the lock taken."""
-        deferred = raised = None
+        raised = None
+        deferral: Deferral
+        deferral.began = False
         rounds: cython.int = 0
         try:
             while True:
                 self._set_deadline()
                 rounds += 1
                 left: cython.bint = self._soon.count() > 0 or self._events.count() > 0 or rounds == MOST_ROUNDS
-                deferred, self._deferred = self._deferred, None
+                deferral = self._deferral
+                self._deferral.began = False
                 if self._raised is not None:
                     raised, self._raised = self._raised, None
                 self._release(waiter, left)
                 if left or not self._has_posted() or not self._try_to_lead():
                     break
-                self._deferred = deferred
+                self._deferral = deferral
                 self._step(waiter)
         except BaseException:
             if self._leader == this_thread():
-                deferred, self._deferred = self._deferred, None
+                deferral = self._deferral
+                self._deferral.began = False
                 self._release(waiter, True)
             raise
         finally:
-            if deferred is not None:
-                deferred.release()
+            if deferral.began:
+                end_deferral(deferral)
         if raised is not None:
             raise raised
 
@@ -398,19 +431,19 @@ class Reactor:
         if self._polling_has_ended(waiter):
             self.poller.wake()
         if left:
-            self._notify()
+            self._notify_leader()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _polling_has_ended(self, waiter: Waiter | None) -> cython.bint:
         """Whether the wait of the caller in the poller is over; not of *waiter*, whose thread asks."""
-        with self._mutex:
+        with cython.critical_section(self):
             return self._polling is not None and self._polling.done and self._polling is not waiter
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _has_posted(self) -> cython.bint:
-        with self._mutex:
+        with cython.critical_section(self):
             return len(self._posted) > 0
 
     @cython.cfunc
@@ -432,19 +465,22 @@ class Reactor:
     def _pass(self) -> cython.bint:
         """Report events, then run what is posted, due, and ready now; whether there was anything."""
         events, soon = self._events, self._soon
-        some: cython.bint = events.count() > 0
-        while events.count() > 0:
+        count: cython.Py_ssize_t = events.count()
+        some: cython.bint = count > 0
+        while count:
+            count -= 1
             self._enter_interpreted()
             sink, what = events.take()
             self._call(sink, what)
         if self._posted:
-            with self._mutex:
-                for callback in self._posted:
-                    soon.put(callback)
-                self._posted.clear()
+            none: list = []
+            with cython.critical_section(self):
+                posted, self._posted = self._posted, none
+            for callback in posted:
+                soon.put(callback)
         if self._timers:
             self._take_due()
-        count: cython.Py_ssize_t = soon.count()
+        count = soon.count()
         some = some or count > 0
         while count:
             count -= 1
@@ -455,7 +491,7 @@ class Reactor:
     @cython.cfunc
     def _take_due(self) -> object:
         timers = self._timers
-        now: cython.double = self.clock()
+        now: cython.double = seconds_of(self.clock)
         while timers and cython.cast(cython.double, timers[0][0]) <= now:
             timer: Timer = _pop(timers)[2]
             timer._waits = False
@@ -480,9 +516,9 @@ class Reactor:
 
     @cython.cfunc
     def _enter_interpreted(self) -> object:
-        """From here to the end of the step, exceptions from outside are deferred. May raise one that came before."""
-        if self._deferred is None and self._defer is not None and this_thread() != self._background:
-            self._deferred = self._defer()
+        """From here to the end of the step, exceptions from outside are deferred."""
+        if self._defers and not self._deferral.began and this_thread() != self._background:
+            self._deferral = begin_deferral()
 
     @cython.cfunc
     def _set_deadline(self) -> object:
@@ -493,7 +529,7 @@ class Reactor:
             if self._cancelled:
                 self._cancelled -= 1
         first: cython.double = timers[0][0] if timers else INFINITY
-        if first < self._deadline or (self._deadline != INFINITY and self._deadline <= cython.cast(cython.double, self.clock())):
+        if first < self._deadline or (self._deadline != INFINITY and self._deadline <= seconds_of(self.clock)):
             self._deadline = first
             self.poller.set_deadline(None if first == INFINITY else first)
 
@@ -503,9 +539,10 @@ class Reactor:
     @cython.exceptval(-1, check=False)
     def _polls(self, waiter: Waiter) -> cython.bint:
         """Whether *waiter* is the caller that sleeps in the poller; else it is one of the followers."""
-        with self._mutex:
+        with cython.critical_section(self):
             if self._polling is None and self._shared and not self.closed:
                 self._polling = waiter
+                caller_came(cython.address(self._aside))
             elif self._polling is not waiter and waiter not in self._followers:
                 self._followers.append(waiter)
             return self._polling is waiter
@@ -514,13 +551,17 @@ class Reactor:
     def _leave(self, waiter: Waiter) -> object:
         """A follower goes to the poller: handed over at once, so that `run_forever` does not end in between."""
         following: Waiter = None
-        with self._mutex:
-            if self._polling is waiter:
+        with cython.critical_section(self):
+            was_polling: cython.bint = self._polling is waiter
+            if was_polling:
                 self._polling = None
             elif waiter in self._followers:
                 self._followers.remove(waiter)
             if self._polling is None and self._shared and self._followers and not self.closed:
                 following = self._polling = self._followers.popleft()
+                caller_came(cython.address(self._aside))
+            elif was_polling:
+                caller_left(cython.address(self._aside))
         if following is not None:
             following.let_through()
         if self.closed:

@@ -2,7 +2,6 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, final
 
-from pyclient.reactor.deferred_exceptions import DeferredExceptions
 from pyclient.reactor.pollers import Poller, Sink
 from pyclient.reactor.tasks import Task
 
@@ -17,6 +16,7 @@ class Waiter:
     done: bool
     def __init__(self, reactor: Reactor) -> None: ...
     def end(self, _: object = None) -> None: ...
+    def __call__(self) -> None: ...
 
 @final
 class Timer:
@@ -31,9 +31,10 @@ class Reactor:
     poller: Poller
     current: Task[Any] | None
     closed: bool
+    is_forked: bool
     calls: int
     tasks: int
-    def __init__(self, poller: Poller, clock: Callable[[], float] = ..., defer: Callable[[], DeferredExceptions] | None = None) -> None: ...
+    def __init__(self, poller: Poller, clock: Callable[[], float] = ..., defers: bool = False) -> None: ...
     def bind(self, notify: Callable[[], object]) -> None: ...
     def call_soon(self, callback: Callable[[], object]) -> None: ...
     def post(self, callback: Callable[[], object]) -> None: ...

@@ -57,5 +57,5 @@ cdef extern from *:
     Py_ssize_t send_now "pyclient_send"(int fd, Piece *pieces, int count) noexcept nogil
 
 
-cpdef Py_ssize_t receive(object sock, bytearray buffer, Py_ssize_t start) except? -1
-cpdef bint send(object sock, list pieces) except? -1
+cpdef Py_ssize_t receive(int descriptor, bytearray buffer, Py_ssize_t start) except? -1
+cpdef bint send(int descriptor, list pieces) except? -1

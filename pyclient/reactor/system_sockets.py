@@ -16,7 +16,7 @@ AVAILABLE = bool(HAS_SOCKETS)
 
 
 @cython.ccall
-def receive(sock: object, buffer: bytearray, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
+def receive(descriptor: cython.int, buffer: bytearray, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Read into *buffer* from *start* on: the number of bytes, 0 at the end of the stream, -1 when nothing has come.
 
     Raises OSError.
@@ -24,7 +24,6 @@ def receive(sock: object, buffer: bytearray, start: cython.Py_ssize_t) -> cython
     room: cython.Py_ssize_t = PyByteArray_GET_SIZE(buffer) - start
     if start < 0 or room <= 0:
         raise ValueError(f"a buffer of {len(buffer)} B has no room from {start} on")
-    descriptor: cython.int = sock.fileno()
     to: cython.p_char = PyByteArray_AS_STRING(buffer) + start
     with cython.nogil:
         size = receive_now(descriptor, to, room)
@@ -32,10 +31,10 @@ def receive(sock: object, buffer: bytearray, start: cython.Py_ssize_t) -> cython
 
 
 @cython.ccall
-def send(sock: object, pieces: list) -> cython.bint:
+def send(descriptor: cython.int, pieces: list) -> cython.bint:
     """Remove from *pieces* what the system takes; whether that was all. Raises OSError."""
     while pieces:
-        if not _send_some(sock.fileno(), pieces):
+        if not _send_some(descriptor, pieces):
             return False
     return True
 

@@ -13,7 +13,6 @@ from typing import Final
 
 import attrs
 
-from pyclient.reactor.deferred_exceptions import DeferredExceptions
 from pyclient.reactor.pollers import Poller, SelectorPoller
 from pyclient.reactor.reactor import Reactor
 from pyclient.runtime.network import Network, SocketNetwork
@@ -55,8 +54,8 @@ class Environment:
     """Creates the executor for work that would block a step; the argument names its thread."""
     poller: Callable[[], Poller] = new_poller
     """What the threads of sync clients sleep in."""
-    defer: Callable[[], DeferredExceptions] | None = DeferredExceptions
-    """Defers exceptions from outside; None where none come."""
+    defers: bool = True
+    """Whether exceptions from outside, which signal handlers and other threads raise, wait for the end of a step."""
     seal_inline_bytes: int = SEAL_INLINE_BYTES
     """Compressing more than this is done by a worker."""
     open_inline_bytes: int = OPEN_INLINE_BYTES
@@ -75,7 +74,7 @@ def environment() -> Environment:
 def thread_reactor() -> Reactor:
     """For a sync client."""
     made = environment()
-    return Reactor(made.poller(), made.clock, made.defer)
+    return Reactor(made.poller(), made.clock, made.defers)
 
 
 def loop_reactor() -> Reactor:
@@ -83,7 +82,7 @@ def loop_reactor() -> Reactor:
     from pyclient.reactor.loop_poller import LoopPoller
 
     made = environment()
-    return Reactor(LoopPoller(made.clock), made.clock, made.defer)
+    return Reactor(LoopPoller(made.clock), made.clock, made.defers)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import pytest
 
-from pyclient.reactor.deferred_exceptions import DeferredExceptions
 from pyclient.reactor.reactor import Reactor, Waiter
 from pyclient.runtime.environment import new_poller, thread_reactor
 from tests.raised_into import Interrupt, raise_into
@@ -430,7 +429,7 @@ class Struck:
 
 
 def test_exceptions_raised_into_a_thread_that_leads_break_off_no_step_and_lose_no_call(seed: int) -> None:
-    reactor = Reactor(new_poller(), time.monotonic, DeferredExceptions)
+    reactor = Reactor(new_poller(), time.monotonic, defers=True)
     struck, chance, pause = Struck(reactor, seed), Random(seed), threading.Event()
     with background(reactor):
         thread = threading.Thread(target=struck.run, name="struck", daemon=True)
@@ -451,7 +450,7 @@ def test_exceptions_raised_into_a_thread_that_leads_break_off_no_step_and_lose_n
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="this system sends no signals to threads")
 @pytest.mark.parametrize("alone", [False, True], ids=["beside a background thread", "without one"])
 def test_signals_to_the_main_thread_that_leads_break_off_no_step_and_lose_no_call(seed: int, alone: bool) -> None:
-    reactor = Reactor(new_poller(), time.monotonic, DeferredExceptions)
+    reactor = Reactor(new_poller(), time.monotonic, defers=True)
     struck, chance, main = Struck(reactor, seed), Random(seed), threading.get_ident()
     pause = threading.Event()
 

@@ -28,19 +28,20 @@ from pyclient.core.fetching.session_close import SessionClose
 from pyclient.core.fetching.sessions import SessionRequest, PartitionRequest
 from pyclient.core.fetching.sources import Sources
 from pyclient.core.fetching.under_way import Fetch, FetchesUnderWay, FetchWait
-from pyclient.core.manager import Outcome, Ready, Request, Use, earliest
+from pyclient.core.manager import Manager, Outcome, Ready, Request, Use, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.core.topic_interest import check_topic_name
 from pyclient.errors import KafkaError
 from pyclient.records import NO_LEADER_EPOCH, TopicPartition
 
 
-class Fetcher:
+class Fetcher(Manager):
     """The manager of a consumer's positions and fetches. ``reset_time()`` is as in `PositionLookups`."""
 
     def __init__(self, buffer: FetchBuffer, metadata: Metadata, lookups: OffsetLookups, limits: FetchLimits, *,
                  backoff: WaitPolicy, reset_time: Callable[[], int | None],
                  find_committed: FindCommitted | None) -> None:
+        self.needs_poll = True
         self._buffer = buffer
         self._metadata = metadata
         self._limits = limits
@@ -158,8 +159,6 @@ class Fetcher:
         return self._assigned.largest_lag()
 
     # ---- the manager ------------------------------------------------------------------------------------------------
-
-    needs_poll = True
 
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
         """One fetch per node that has partitions to fetch and none under way."""

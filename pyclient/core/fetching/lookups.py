@@ -8,7 +8,7 @@ import attrs
 
 from pyclient.codec.apis import Api
 from pyclient.core.backoff import WaitPolicy
-from pyclient.core.manager import Outcome, Ready, Reply, Request, Use, earliest
+from pyclient.core.manager import Manager, Outcome, Ready, Reply, Request, Use, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.core.acl_errors import error_of
 from pyclient.errors import KafkaError, KafkaTimeoutError, UnknownServerError, error_for
@@ -35,7 +35,7 @@ class Lookup:
     last_error: KafkaError | None = None
 
 
-class OffsetLookups:
+class OffsetLookups(Manager):
     """The manager of all open lookups: those of one leader share a request, each is retried until its deadline."""
 
     def __init__(self, metadata: Metadata, *, isolation: int, request_timeout: float, backoff: WaitPolicy) -> None:

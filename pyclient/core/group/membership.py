@@ -16,7 +16,7 @@ from pyclient.core.calls import Calls, Finish
 from pyclient.core.group.changes import Change, ChangeQueue
 from pyclient.core.group.coordinator import GroupOptions, Identity
 from pyclient.core.group.subscription import Subscription, TopicSubscription
-from pyclient.core.manager import Ready, Request
+from pyclient.core.manager import Manager, Ready, Request
 from pyclient.core.metadata import Metadata
 from pyclient.errors import AuthorizationError, KafkaError, said_of
 from pyclient.records import TopicPartition
@@ -24,20 +24,19 @@ from pyclient.records import TopicPartition
 _log = logging.getLogger(__name__)
 
 
-class Membership(abc.ABC):
+class Membership(Manager, abc.ABC):
     """One consumer's membership; a manager. The subclasses are the two group protocols.
 
     All belongs to the client's reactor, except `polling`, `polled_at`, `wants_poll` and `failure`, which the user's
     thread uses too.
     """
 
-    needs_poll = False
-    """Neither the fetcher nor its responses change anything of it."""
     identity: Identity
     state: enum.Enum
     """A state of the protocol's table."""
 
     def __init__(self, options: GroupOptions, calls: Calls, metadata: Metadata, backoff: WaitPolicy, notify_user: Callable[[], None]) -> None:
+        self.needs_poll = False  # neither the fetcher nor its responses change anything of it
         self._options = options
         self._calls = calls
         self._metadata = metadata

@@ -11,6 +11,7 @@ import attrs
 
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.queues import PartitionQueue
+from pyclient.core.cluster import Cluster
 from pyclient.core.manager import earliest
 from pyclient.core.metadata import Metadata
 from pyclient.core.sending.sequencing import Leader
@@ -24,6 +25,14 @@ class RetryPause:
     epoch: int
 
 
+class NodeQueues:
+    """The queues at one node, the next one first. The sender takes queues out, and puts them behind the others."""
+
+    def __init__(self, node: int) -> None:
+        self.node = node
+        self.queues: dict[PartitionQueue, None] = {}
+
+
 class LeaderQueues:
     """The ready queues by the node that leads their partition."""
 
@@ -31,13 +40,14 @@ class LeaderQueues:
         self._accumulator = accumulator
         self._metadata = metadata
         self._interest = metadata.interest
-        self._unplaced: dict[PartitionQueue, None] = {}
-        self._by_leader: dict[int, dict[PartitionQueue, None]] = {}
+        self._unplaced: list[PartitionQueue] = []
+        self._nodes: list[NodeQueues] = []
         self._leaderless: dict[PartitionQueue, None] = {}
         self._pauses: dict[PartitionQueue, RetryPause] = {}
-        self._view = 0
+        self._view = metadata.view
+        self._followed: Cluster | None = None  # the view of the last update
         self._cluster = metadata.cluster
-        self._leaders: dict[PartitionQueue, Leader | None] = {}  # in `_cluster`
+        self._leaders: dict[PartitionQueue, Leader] = {}  # in `_cluster`
 
     def update(self, now: float) -> None:
         """End the pauses that are over, follow the leaders, and place the queues that became ready."""
@@ -47,37 +57,34 @@ class LeaderQueues:
 
     def waiting(self) -> bool:
         """Whether a queue waits at some node."""
-        for queues in self._by_leader.values():  # noqa: SIM110 asked after each response, and a generator takes longer
-            if queues:
+        for at in self._nodes:  # noqa: SIM110 asked after each response, and a generator takes longer
+            if at.queues:
                 return True
         return False
 
-    def nodes(self) -> list[int]:
-        """The nodes that lead a partition with something to send."""
-        return [node for node, queues in self._by_leader.items() if queues]
+    def nodes(self) -> list[NodeQueues]:
+        """Of the nodes that lead a partition with something to send."""
+        return [at for at in self._nodes if at.queues]
 
-    def of(self, node: int) -> dict[PartitionQueue, None]:
-        """The queues at this node, the next one first.
-
-        The sender takes queues out of it and puts them behind the others.
-        """
-        return self._by_leader[node]
-
-    def place(self, queue: PartitionQueue, now: float) -> int | None:
-        """Put a queue where its leader is now; returns that node, None if it waits for a leader or in a pause."""
-        if queue in self._pauses:
-            return None
+    def place(self, queue: PartitionQueue, now: float) -> None:
+        """Put a queue where its leader is now, unless a pause lasts."""
+        if self.is_paused(queue):
+            return
         self._want(queue, now)
         leader = self.known_leader(queue)
         if leader is None:
             self._leaderless[queue] = None
             self._metadata.request_update()
-            return None
-        queues = self._by_leader.get(leader.node)
-        if queues is None:
-            queues = self._by_leader[leader.node] = {}
-        queues[queue] = None
-        return leader.node
+        else:
+            self._at(leader.node).queues[queue] = None
+
+    def _at(self, node: int) -> NodeQueues:
+        for at in self._nodes:
+            if at.node == node:
+                return at
+        made = NodeQueues(node)
+        self._nodes.append(made)
+        return made
 
     def pause(self, queue: PartitionQueue, until: float) -> None:
         """Send nothing of this queue until then, or until it has another leader."""
@@ -85,28 +92,30 @@ class LeaderQueues:
 
     def is_paused(self, queue: PartitionQueue) -> bool:
         """Whether a failure's pause lasts."""
-        return queue in self._pauses
+        return bool(self._pauses) and queue in self._pauses
 
     def leader(self, queue: PartitionQueue, node: int) -> Leader:
         """*node* as this queue's leader: with the topic's id and the leader's epoch."""
         known = self.known_leader(queue)
         if known is not None and known.node == node:
             return known
-        topic = self._metadata.cluster.topics.get(queue.topic)
-        return Leader(node, None if topic is None else topic.id, self._leader_epoch(queue))
+        topic = self._view.cluster.topics.get(queue.topic)
+        return Leader(node, None if topic is None else topic.id_bytes, self._leader_epoch(queue))
 
     def known_leader(self, queue: PartitionQueue) -> Leader | None:
         """The leader of a queue, or None; looked up once in each view of the cluster: each batch asks several times."""
-        cluster = self._metadata.cluster
-        if self._cluster is not cluster:
-            self._cluster = cluster
+        if self._cluster is not self._view.cluster:
+            self._cluster = self._view.cluster
             self._leaders.clear()
-        if queue in self._leaders:
-            return self._leaders[queue]
-        node = cluster.leader(queue.topic_partition)
-        topic = cluster.topics.get(queue.topic)
-        leader = None if node is None or topic is None else Leader(node, topic.id, self._leader_epoch(queue))
-        self._leaders[queue] = leader
+        known = self._leaders.get(queue)
+        return self._found_leader(queue) if known is None else known
+
+    def _found_leader(self, queue: PartitionQueue) -> Leader | None:
+        cluster = self._cluster
+        node, topic = cluster.leader(queue.topic_partition), cluster.topics.get(queue.topic)
+        if node is None or topic is None:
+            return None
+        leader = self._leaders[queue] = Leader(node, topic.id_bytes, self._leader_epoch(queue))
         return leader
 
     def next_deadline(self) -> float | None:
@@ -120,22 +129,25 @@ class LeaderQueues:
 
     def _place_ready(self, now: float) -> None:
         """The Accumulator reports each ready queue once: when `place` raises, the others are kept for the next turn."""
-        for queue in self._accumulator.take_ready(now):
-            self._unplaced[queue] = None
-        while self._unplaced:
-            queue = next(iter(self._unplaced))
-            self.place(queue, now)
-            del self._unplaced[queue]
+        ready = self._accumulator.take_ready(now)
+        self._unplaced = [*self._unplaced, *ready] if self._unplaced else ready
+        placed = 0
+        try:
+            for queue in self._unplaced:
+                self.place(queue, now)
+                placed += 1
+        finally:
+            self._unplaced = [] if placed == len(self._unplaced) else self._unplaced[placed:]
 
     def _follow_leaders(self, now: float) -> None:
         """After a new view of the cluster, every waiting queue moves to its leader's node."""
-        if self._view == self._metadata.cluster.version:
+        if self._followed is self._view.cluster:
             return
-        self._view = self._metadata.cluster.version
+        self._followed = self._view.cluster
         self._end_pauses_of_moved()
-        waiting = [*self._leaderless, *(queue for queues in self._by_leader.values() for queue in queues)]
+        waiting = [*self._leaderless, *[queue for at in self._nodes for queue in at.queues]]
         self._leaderless.clear()
-        self._by_leader.clear()
+        self._nodes.clear()
         for queue in waiting:
             self.place(queue, now)
 
@@ -154,5 +166,5 @@ class LeaderQueues:
                 self._leaderless[queue] = None  # `_follow_leaders` places it with the others
 
     def _leader_epoch(self, queue: PartitionQueue) -> int:
-        known = self._metadata.cluster.partition(queue.topic_partition)
+        known = self._view.cluster.partition(queue.topic_partition)
         return -1 if known is None else known.epoch

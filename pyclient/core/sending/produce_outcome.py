@@ -21,10 +21,7 @@ MAYBE_WRITTEN: Final = (RequestTimedOutError, NotEnoughReplicasAfterAppendError,
 UNKNOWN: Final = -1
 PAST_OFFSETS: Final = 2**63 - 2**31
 """From here on the last record of a batch may have no offset of 64 bits."""
-
-
-def _known(offset: int) -> int:
-    return offset if 0 <= offset < PAST_OFFSETS else UNKNOWN
+_UNKNOWN, _PAST_OFFSETS = UNKNOWN, PAST_OFFSETS
 
 
 class Stored:
@@ -37,7 +34,7 @@ class Stored:
     __match_args__ = ("base_offset", "append_time")
 
     def __init__(self, base_offset: int, append_time: int = -1) -> None:
-        self.base_offset = _known(base_offset)
+        self.base_offset = base_offset if 0 <= base_offset < _PAST_OFFSETS else _UNKNOWN
         self.append_time = append_time
 
     __hash__ = None  # type: ignore[assignment]
@@ -47,6 +44,14 @@ class Stored:
 
     def __repr__(self) -> str:
         return f"Stored(base_offset={self.base_offset}, append_time={self.append_time})"
+
+
+def stored_outcome(base_offset: int, append_time: int) -> Stored:
+    """As `Stored`, which each batch gets."""
+    made: Stored = Stored.__new__(Stored)
+    made.base_offset = base_offset if 0 <= base_offset < _PAST_OFFSETS else _UNKNOWN
+    made.append_time = append_time
+    return made
 
 
 @attrs.frozen

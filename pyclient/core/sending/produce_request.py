@@ -3,67 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pyclient.buffers.batch import Batch
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.messages import Buffer, decode_response
 from pyclient.codec.produce import TOPIC_IDS_SINCE, StoredResponse, encode_produce, stored_response
-from pyclient.core.cluster import Cluster
-from pyclient.core.manager import Frame, NotSent, Outcome, Reply, Request, Unknown, Use
-from pyclient.core.sending.produce_outcome import GiveUp, ProduceOutcome, Stored, TryAgain, produce_outcome
+from pyclient.core.manager import Frame, Manager, NotSent, Outcome, Reply, Request, Unknown, Use
+from pyclient.core.sending.produce_outcome import GiveUp, ProduceOutcome, Stored, TryAgain, produce_outcome, stored_outcome
 from pyclient.errors import CorruptRecordError
 
 BatchOutcomes: TypeAlias = Iterable[tuple[Batch, ProduceOutcome]]
 TopicKey: TypeAlias = str | bytes
 """What names a topic in a request: the bytes of its id from v13 on, else its name."""
+_TOPIC_IDS_SINCE: Final = TOPIC_IDS_SINCE
 BY_NAME: Final = VersionRange(0, TOPIC_IDS_SINCE - 1)
 PRODUCE: Final = Use.PRODUCE
 PRODUCE_API: Final = Api.PRODUCE
 
 
-class Owner(Protocol):
+class Owner(Manager):
     """Who sends Produce requests."""
 
     def ended(self, now: float, outcomes: BatchOutcomes) -> bool:
         """A request has ended. True: no manager has anything to do because of it."""
+        raise NotImplementedError
 
 
 class ProduceRequest(Request):
-    """The batches of one request: its bytes, and the outcome of each batch. *owner* is notified once, of its end.
+    """The batches of one request: its bytes, and the outcome of each batch. `produce_request` makes it."""
 
-    *timeout* is in seconds, *versions* are those of the transaction's protocol.
-    """
-
-    def __init__(self, node: int, batches: list[Batch], cluster: Cluster, acks: int, timeout: float, owner: Owner,
-                 transactional_id: str | None = None, versions: VersionRange | None = None) -> None:
-        self.batches = batches
-        self.ids = topic_ids(batches, cluster)
-        self.acks = acks
-        self.owner = owner
-        self.transactional_id = transactional_id
-        self.node = node
-        self.use = PRODUCE
-        self.api = PRODUCE_API
-        self.timeout = timeout
-        self.held = 0.0
-        self.patience = None
-        self.fields = None
-        self.versions = versions if self.ids is not None else produce_versions(versions, by_id=False)
-        self.answered = acks != 0
-        self._done = None
+    batches: list[Batch]
+    ids: list[bytes | None]
+    """The ids of their topics. Request and answer use this one look at them (P25)."""
+    acks: int
+    owner: Owner
+    """It is notified once, of the end."""
+    transactional_id: str | None
 
     def encode(self, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
         """As `Request.encode`."""
+        return encode_produce(version, correlation_id, client_id, self.acks, int(self.timeout * 1000 + 0.5), self._topics(version), self.transactional_id)
+
+    def _topics(self, version: int) -> dict[TopicKey, list[tuple[int, list[Buffer]]]]:
         topics: dict[TopicKey, list[tuple[int, list[Buffer]]]] = {}
-        for batch in self.batches:
-            key = self._key(batch, version)
+        for at, batch in enumerate(self.batches):
+            key = self._key(at, batch, version)
             partition = (batch.queue.partition, batch.pieces())
             if key in topics:
                 topics[key].append(partition)
             else:
                 topics[key] = [partition]
-        return encode_produce(version, correlation_id, client_id, self.acks, round(self.timeout * 1000), topics, self.transactional_id)
+        return topics
 
     def decode(self, version: int, frame: Frame) -> Any:
         """As `Request.decode`; a `StoredResponse` if its one batch is stored."""
@@ -77,43 +68,55 @@ class ProduceRequest(Request):
         """As `Request.done`."""
         return self.owner.ended(now, self._outcomes(outcome))
 
-    def _key(self, batch: Batch, version: int) -> TopicKey:
-        return batch.queue.topic if version < TOPIC_IDS_SINCE or self.ids is None else self.ids[batch.queue.topic]
+    def _key(self, at: int, batch: Batch, version: int) -> TopicKey:
+        if version < _TOPIC_IDS_SINCE:
+            return batch.queue.topic
+        found = self.ids[at]
+        assert found is not None  # `versions` leaves out those that need it
+        return found
 
     def _outcomes(self, outcome: Outcome) -> list[tuple[Batch, ProduceOutcome]]:
-        if not isinstance(outcome, Reply) or outcome.message is None:
+        if not isinstance(outcome, Reply):
             return [(batch, _unanswered(batch, outcome)) for batch in self.batches]
-        if isinstance(outcome.message, StoredResponse):
+        reply = outcome
+        if reply.message is None:
+            return [(batch, Stored(-1)) for batch in self.batches]  # acks=0: it is written, and there will be no answer
+        if isinstance(reply.message, StoredResponse):
             batch = self.batches[0]
-            return [(batch, self._stored(batch, outcome.version, outcome.message))]
-        answers = _answers(outcome.message)
-        return [(batch, _answered(batch, answers.get((self._key(batch, outcome.version), batch.queue.partition)))) for batch in self.batches]
+            return [(batch, self._stored(batch, reply.version, reply.message))]
+        answers = _answers(reply.message)
+        return [(batch, _answered(batch, answers.get((self._key(at, batch, reply.version), batch.queue.partition))))
+                for at, batch in enumerate(self.batches)]
 
     def _stored(self, batch: Batch, version: int, answer: StoredResponse) -> ProduceOutcome:
-        if answer.partition != batch.queue.partition or answer.topic != self._key(batch, version):
+        if answer.partition != batch.queue.partition or answer.topic != self._key(0, batch, version):
             return _answered(batch, None)
-        return Stored(answer.base_offset, answer.append_time)
+        return stored_outcome(answer.base_offset, answer.append_time)
+
+
+def produce_request(node: int, batches: list[Batch], ids: list[bytes | None], acks: int, timeout: float, owner: Owner,
+                    transactional_id: str | None = None, versions: VersionRange | None = None) -> ProduceRequest:
+    """A request for *node*; *timeout* is in seconds, *versions* are those of the transaction's protocol."""
+    made: ProduceRequest = ProduceRequest.__new__(ProduceRequest)
+    made.batches = batches
+    made.ids = ids
+    made.acks = acks
+    made.owner = owner
+    made.transactional_id = transactional_id
+    made.node = node
+    made.use = PRODUCE
+    made.api = PRODUCE_API
+    made.timeout = timeout
+    made.held = 0.0
+    made.patience = made.fields = made._done = None
+    made.versions = produce_versions(versions, by_id=False) if None in ids else versions
+    made.answered = acks != 0
+    return made
 
 
 def produce_versions(versions: VersionRange | None, *, by_id: bool) -> VersionRange | None:
     """Of the transaction's protocol, or of any, those that can name the topic: without its id not from v13 on."""
     return versions if by_id else BY_NAME.common(versions or BY_NAME)
-
-
-def topic_ids(batches: list[Batch], cluster: Cluster) -> dict[str, bytes] | None:
-    """The id of each topic, by its name; None if one is not known: from v13 on such a topic cannot be named.
-
-    Request and answer use this one look at the ids (P25).
-    """
-    ids: dict[str, bytes] = {}
-    for batch in batches:
-        name = batch.queue.topic
-        if name not in ids:
-            topic = cluster.topics.get(name)
-            if topic is None or topic.id_bytes is None:
-                return None
-            ids[name] = topic.id_bytes
-    return ids
 
 
 def _answers(message: Any) -> dict[tuple[TopicKey, int], Any]:
@@ -133,9 +136,7 @@ def _answered(batch: Batch, answer: Any) -> ProduceOutcome:
     return produce_outcome(tp, answer)
 
 
-def _unanswered(batch: Batch, outcome: Outcome) -> ProduceOutcome:
-    if isinstance(outcome, Reply):
-        return Stored(-1)  # acks=0: it is written, and there will be no answer
+def _unanswered(batch: Batch, outcome: NotSent | Unknown) -> ProduceOutcome:
     in_doubt = isinstance(outcome, Unknown)
     if not outcome.cause.retriable:
         return GiveUp(outcome.cause, in_doubt)

@@ -4,11 +4,12 @@ cimport cython
 from pyclient.buffers.accumulator cimport Accumulator
 from pyclient.buffers.batch cimport Batch
 from pyclient.buffers.queues cimport PartitionQueue
-from pyclient.core.manager cimport earlier
+from pyclient.core.cluster_view cimport ClusterView
+from pyclient.core.manager cimport Ready, earlier
 from pyclient.core.sending.adaptive_partitioning cimport AdaptivePartitioning
-from pyclient.core.sending.leader_queues cimport LeaderQueues
+from pyclient.core.sending.leader_queues cimport LeaderQueues, NodeQueues
 from pyclient.core.sending.produce_outcome cimport Stored
-from pyclient.core.sending.produce_request cimport ProduceRequest
+from pyclient.core.sending.produce_request cimport Owner, ProduceRequest, produce_request
 from pyclient.core.sending.sequencing cimport Leader, PartitionSequence
 
 
@@ -19,9 +20,13 @@ cdef class BatchListener:
     cpdef object split(self, Batch batch)
 
 
-cdef class Sender:
+cdef int _MOST_BATCHES
+
+
+cdef class Sender(Owner):
     cdef Accumulator _accumulator
     cdef object _metadata
+    cdef ClusterView _view
     cdef readonly object _limits
     cdef object _backoff
     cdef public object _seal
@@ -32,32 +37,34 @@ cdef class Sender:
     cdef long long _seal_failures
     cdef public BatchListener _listener
     cdef readonly LeaderQueues _queues
-    cdef readonly dict _sequences
     cdef int _in_flight
     cdef double _oldest_open
     cdef double _close_at
     cdef double _delivery_timeout
+    cdef double _request_timeout
+    cdef long long _max_request_size
+    cdef int _acks
     cdef AdaptivePartitioning _adaptive
 
-    @cython.locals(oldest=Batch)
-    cpdef object next_deadline(self)
-    @cython.locals(quiet=cython.bint, sequence=PartitionSequence, batch=Batch)
-    cpdef bint ended(self, double now, object outcomes) except -1
-
     # Private.
+    @cython.locals(sequence=PartitionSequence)
+    cdef bint _batch_ended(self, double now, Batch batch, object answered) except -1
     cdef bint _admits(self, Batch batch, double now) except -1
     cdef object _admit(self, double now)
-    @cython.locals(batches=list, size=cython.longlong, queues=dict, queue=PartitionQueue, batch=Batch)
-    cdef ProduceRequest _drain(self, int node, double now)
-    cdef bint _has_more(self, int node) except -1
+    cdef object _polled(self, double now, list stuck)
+    @cython.locals(batches=list, ids=list, queues=dict, batch=Batch, leader=Leader)
+    cdef ProduceRequest _drain(self, NodeQueues at, double now)
+    @cython.locals(size=cython.longlong, blocked=list, queue=PartitionQueue, batch=Batch)
+    cdef object _choose(self, int node, double now, dict queues, list batches)
+    cdef bint _has_more(self, NodeQueues at) except -1
     cdef bint _has_id(self, dict queues) except -1
     @cython.locals(sequence=PartitionSequence, batch=Batch)
     cdef Batch _sendable(self, PartitionQueue queue, int node, double now)
-    @cython.locals(sequence=PartitionSequence)
+    @cython.locals(found=PartitionSequence)
     cdef PartitionSequence _sequence(self, PartitionQueue queue)
-    @cython.locals(sequence=PartitionSequence, leader=Leader)
-    cdef bint _start(self, Batch batch, int node, double now) except -1
-    cdef ProduceRequest _request(self, int node, list batches)
+    @cython.locals(sequence=PartitionSequence)
+    cdef bint _start(self, Batch batch, Leader leader, double now) except -1
+    cdef ProduceRequest _request(self, int node, list batches, list ids)
     cdef object _settle(self, double now, PartitionSequence sequence, Batch batch, object outcome)
     cdef object _stored(self, PartitionSequence sequence, Batch batch, Stored outcome, bint overdue)
     cdef object _skip(self, PartitionSequence sequence, Batch batch)
@@ -69,3 +76,22 @@ cdef class Sender:
     cdef object _close_old(self, double now)
     @cython.locals(batch=Batch)
     cdef object _expire(self, double now)
+
+
+@cython.final
+cdef class ReadyRequests:
+    cdef Sender _sender
+    cdef Ready _ready
+    cdef double _now
+    cdef list _nodes
+    cdef Py_ssize_t _next
+    cdef int _room
+    cdef list _stuck
+
+    # Private.
+    @cython.locals(first=cython.bint, free=int)
+    cdef ProduceRequest _of_node(self, NodeQueues at)
+
+
+@cython.locals(made=ReadyRequests)
+cdef ReadyRequests ready_requests(Sender sender, Ready ready, double now)

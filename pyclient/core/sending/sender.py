@@ -9,7 +9,6 @@ Rule: a batch's memory is released only when its request has ended, never on a t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import Final, Protocol
 
 import attrs
@@ -22,11 +21,11 @@ from pyclient.core.manager import Ready, earlier
 from pyclient.core.metadata import Metadata
 from pyclient.core.sending.adaptive_partitioning import AdaptivePartitioning
 from pyclient.core.sending.delivery_errors import expired, given_up, in_doubt, record_errors
-from pyclient.core.sending.leader_queues import LeaderQueues
+from pyclient.core.sending.leader_queues import LeaderQueues, NodeQueues
 from pyclient.core.sending.produce_outcome import UNKNOWN, ProduceOutcome, Split, Stored, TryAgain
-from pyclient.core.sending.produce_request import PRODUCE, BatchOutcomes, ProduceRequest
+from pyclient.core.sending.produce_request import PRODUCE, BatchOutcomes, Owner, ProduceRequest, produce_request
 from pyclient.core.sending.producer_ids import IdSource
-from pyclient.core.sending.sequencing import PartitionSequence
+from pyclient.core.sending.sequencing import Leader, PartitionSequence
 from pyclient.core.sending.transactional_sequence import TransactionalSequence
 from pyclient.core.transactions.manager import Transactions
 from pyclient.errors import KafkaError
@@ -38,6 +37,7 @@ MOST_BATCHES: Final = 200
 A broker takes many milliseconds for each partition that it writes to for the first time, and handles one request after
 the other; five of them must end within request_timeout_ms, or all are sent again.
 """
+_MOST_BATCHES: Final = MOST_BATCHES
 
 
 @attrs.frozen(kw_only=True)
@@ -90,16 +90,16 @@ class BatchListener:
         """The broker refused it as too large; its halves are sent instead."""
 
 
-class Sender:
+class Sender(Owner):
     """The manager of everything a producer writes."""
-
-    needs_poll = True
 
     def __init__(self, accumulator: Accumulator, metadata: Metadata, limits: SendingLimits, *, backoff: WaitPolicy,
                  seal: Sealer, ids: IdSource | None, listener: BatchListener | None = None, transactions: Transactions | None = None) -> None:
         """*ids* is None for a producer that is not idempotent; *transactions* for one that is not transactional."""
+        self.needs_poll = True
         self._accumulator = accumulator
         self._metadata = metadata
+        self._view = metadata.view
         self._limits = limits
         self._backoff = backoff
         self._seal = seal
@@ -112,30 +112,28 @@ class Sender:
             ids.on_failure = self._fail_unsent
         self._listener = listener or BatchListener()
         self._queues = LeaderQueues(accumulator, metadata)
-        self._sequences: dict[PartitionQueue, PartitionSequence] = {}
         self._in_flight = 0  # batches
         self._oldest_open = limits.linger + OLDEST_OPEN * limits.delivery_timeout
         self._close_at = 0.0  # when to look for old open batches again
         self._delivery_timeout = limits.delivery_timeout
+        self._request_timeout = limits.request_timeout
+        self._max_request_size = limits.max_request_size
+        self._acks = limits.acks
         self._adaptive = AdaptivePartitioning(accumulator, limits.availability_timeout) if limits.adaptive else None
 
     # ---- the manager ------------------------------------------------------------------------------------------------
 
-    def poll(self, now: float, ready: Ready) -> Iterator[ProduceRequest]:
+    def poll(self, now: float, ready: Ready) -> ReadyRequests:
         """Requests as full as ``max_request_size`` allows, as many for each node as it has room for."""
         self._check_ages(now)
         self._admit(now)
         self._queues.update(now)
-        stuck: list[int] = []
-        for node in self._queues.nodes():
-            room = at_first = ready.slots(node, PRODUCE)
-            while room and (request := self._drain(node, now)) is not None:
-                yield request
-                room = min(room - 1, ready.slots(node, PRODUCE))
-            if not at_first or (not room and self._has_more(node)):
-                stuck.append(node)
+        return ready_requests(self, ready, now)
+
+    def _polled(self, now: float, stuck: list[int]) -> None:
+        """No more can be written now; *stuck* are the nodes that cannot accept what is ready for them."""
         if self._adaptive is not None:
-            self._adaptive.update(now, stuck, self._metadata.cluster)
+            self._adaptive.update(now, stuck, self._view.cluster)
 
     def next_deadline(self) -> float | None:
         """The next linger, end of a pause, expiry, or node to avoid."""
@@ -221,34 +219,44 @@ class Sender:
 
     # ---- draining ---------------------------------------------------------------------------------------------------
 
-    def _drain(self, node: int, now: float) -> ProduceRequest | None:
+    def _drain(self, at: NodeQueues, now: float) -> ProduceRequest | None:
         """At most one batch per partition, oldest-served first, at least one batch however large (P14)."""
-        batches: list[Batch] = []
-        size = 0
-        queues = self._queues.of(node)
+        queues, node = at.queues, at.node
         if not self._has_id(queues):
             return None
-        for queue in list(queues):
+        batches: list[Batch] = []
+        ids: list[bytes | None] = []
+        self._choose(node, now, queues, batches)
+        for batch in batches:  # not before all are chosen: choosing may raise
+            del queues[batch.queue]
+            leader = self._queues.leader(batch.queue, node)
+            ids.append(leader.topic_id)
+            if self._start(batch, leader, now):
+                queues[batch.queue] = None  # behind the others: the rest of it is for the next request
+        return self._request(node, batches, ids) if batches else None
+
+    def _choose(self, node: int, now: float, queues: dict[PartitionQueue, None], batches: list[Batch]) -> None:
+        """Append what fits into one request to *batches*, and take out of *queues* those of which nothing may leave."""
+        size = 0
+        blocked: list[PartitionQueue] = []
+        for queue in queues:
             batch = self._sendable(queue, node, now)
             if batch is None:
-                del queues[queue]
+                blocked.append(queue)
                 continue
-            if batches and (size + batch.size > self._limits.max_request_size or len(batches) == MOST_BATCHES):
+            if batches and (size + batch.size > self._max_request_size or len(batches) == _MOST_BATCHES):
                 break
             size += batch.size
             batches.append(batch)
-        for batch in batches:  # not before all are chosen: choosing may raise
-            del queues[batch.queue]
-            if self._start(batch, node, now):
-                queues[batch.queue] = None  # behind the others: the rest of it is for the next request
-        return self._request(node, batches) if batches else None
+        for queue in blocked:
+            del queues[queue]
 
-    def _has_more(self, node: int) -> bool:
+    def _has_more(self, at: NodeQueues) -> bool:
         """Whether a batch waits for this node that is not in flight.
 
         The first queue shows it: those that were served are behind the others.
         """
-        first = next(iter(self._queues.of(node)), None)
+        first = next(iter(at.queues), None)
         return first is not None and self._accumulator.still_ready(first)
 
     def _has_id(self, queues: dict[PartitionQueue, None]) -> bool:
@@ -289,20 +297,20 @@ class Sender:
                 return None
 
     def _sequence(self, queue: PartitionQueue) -> PartitionSequence:
-        sequence = self._sequences.get(queue)
-        if sequence is None:
-            sequence = self._sequences[queue] = self._new_sequence()
-        return sequence
+        if queue.sequence is None:
+            queue.sequence = self._new_sequence()
+        found: PartitionSequence = queue.sequence
+        return found
 
     def _new_sequence(self) -> PartitionSequence:
         if self._transactions is not None:
             return TransactionalSequence(self._limits.in_flight, self._transactions)
         return PartitionSequence(self._limits.in_flight, self._ids is not None)
 
-    def _start(self, batch: Batch, node: int, now: float) -> bool:
+    def _start(self, batch: Batch, leader: Leader, now: float) -> bool:
         """The batch goes to the network; returns whether more of its partition may."""
-        sequence, leader = self._sequence(batch.queue), self._queues.leader(batch.queue, node)
-        self._listener.leaves(batch, node, sequence)
+        sequence = self._sequence(batch.queue)
+        self._listener.leaves(batch, leader.node, sequence)
         producer_id = None if self._ids is None else self._ids.current
         if producer_id is not None and sequence.prepare(now, leader, producer_id):
             self._accumulator.unstamp(batch.queue)
@@ -312,13 +320,13 @@ class Sender:
         self._in_flight += 1
         return self._accumulator.start(batch)
 
-    def _request(self, node: int, batches: list[Batch]) -> ProduceRequest:
+    def _request(self, node: int, batches: list[Batch], ids: list[bytes | None]) -> ProduceRequest:
         self._listener.sent(batches)
-        transactions, limits = self._transactions, self._limits
+        transactions = self._transactions
         if transactions is None:
-            return ProduceRequest(node, batches, self._metadata.cluster, limits.acks, limits.request_timeout, self)
-        return ProduceRequest(node, batches, self._metadata.cluster, limits.acks, limits.request_timeout, self,
-                              transactions.transactional_id, transactions.produce_versions)
+            return produce_request(node, batches, ids, self._acks, self._request_timeout, self)
+        return produce_request(node, batches, ids, self._acks, self._request_timeout, self,
+                               transactions.transactional_id, transactions.produce_versions)
 
     # ---- outcomes ---------------------------------------------------------------------------------------------------
 
@@ -327,17 +335,23 @@ class Sender:
         quiet = True
         if self._transactions is not None:
             self._transactions.markers.stored(now)
-        for batch, answered in outcomes:
-            sequence = self._sequence(batch.queue)
-            sequence.ended(batch, now)
-            self._in_flight -= 1
-            outcome = sequence.interpret(batch, answered, batch.queue.waiting[0] is batch)
-            self._settle(now, sequence, batch, outcome)
-            self._retire_id(sequence)
-            if not isinstance(outcome, Stored) or self._accumulator.still_ready(batch.queue):
-                self._queues.place(batch.queue, now)  # records that came in meanwhile may leave now
+        for batch, outcome in outcomes:
+            if not self._batch_ended(now, batch, outcome):
                 quiet = False
         return quiet and not self._queues.waiting() and (self._transactions is None or not self._transactions.is_ending)
+
+    def _batch_ended(self, now: float, batch: Batch, answered: ProduceOutcome) -> bool:
+        """Whether it is stored, and nothing else of its partition may leave."""
+        sequence = self._sequence(batch.queue)
+        sequence.ended(batch, now)
+        self._in_flight -= 1
+        outcome = sequence.interpret(batch, answered, batch.queue.waiting[0] is batch)
+        self._settle(now, sequence, batch, outcome)
+        self._retire_id(sequence)
+        if isinstance(outcome, Stored) and not self._accumulator.still_ready(batch.queue):
+            return True
+        self._queues.place(batch.queue, now)  # records that came in meanwhile may leave now
+        return False
 
     def _settle(self, now: float, sequence: PartitionSequence, batch: Batch, outcome: ProduceOutcome) -> None:
         overdue = batch.result.done  # it expired or was abandoned in flight; from now on its buffer is not read any more
@@ -360,7 +374,7 @@ class Sender:
 
     def _stored(self, sequence: PartitionSequence, batch: Batch, outcome: Stored, overdue: bool) -> None:
         sequence.stored()
-        if outcome.base_offset == UNKNOWN and self._limits.acks:
+        if outcome.base_offset == UNKNOWN and self._acks:
             _log.debug("a batch of %s is stored at an unknown offset", batch.queue.topic_partition)
         if not overdue:
             self._listener.stored(batch)
@@ -441,3 +455,54 @@ class Sender:
             last_error = batch.last_error or (self._ids and self._ids.last_error) or self._metadata.last_error
             leader = self._metadata.cluster.leader(batch.queue.topic_partition)
             self._fail(batch, expired(batch, now, self._limits.delivery_timeout, last_error, leader))
+
+
+class ReadyRequests:
+    """What a sender can write now. Each request is made when it is taken, which is when the one before is written."""
+
+    _sender: Sender
+    _ready: Ready
+    _now: float
+    _nodes: list[NodeQueues]
+    _next: int
+    """Which of them is next."""
+    _room: int
+    """Of that one, when the last request was made; -1: none was."""
+    _stuck: list[int]
+
+    def __iter__(self) -> ReadyRequests:
+        return self
+
+    def __next__(self) -> ProduceRequest:
+        while self._next < len(self._nodes):
+            at = self._nodes[self._next]
+            request = self._of_node(at) if at.queues else None
+            if request is not None:
+                return request
+            self._next += 1
+            self._room = -1
+        self._sender._polled(self._now, self._stuck)
+        raise StopIteration
+
+    def _of_node(self, at: NodeQueues) -> ProduceRequest | None:
+        """The next one; None if the node has no room, or nothing more may leave."""
+        first, free = self._room < 0, self._ready.slots(at.node, PRODUCE)
+        self._room = free if first else min(self._room - 1, free)
+        if self._room:
+            return self._sender._drain(at, self._now)
+        if first or self._sender._has_more(at):
+            self._stuck.append(at.node)
+        return None
+
+
+def ready_requests(sender: Sender, ready: Ready, now: float) -> ReadyRequests:
+    """What *sender* can write to nodes as far as *ready* allows."""
+    made: ReadyRequests = ReadyRequests.__new__(ReadyRequests)
+    made._sender = sender
+    made._ready = ready
+    made._now = now
+    made._nodes = sender._queues.nodes()
+    made._next = 0
+    made._room = -1
+    made._stuck = []
+    return made

@@ -75,9 +75,9 @@ _TABLE: Final = SEQUENCE_TRANSITIONS
 
 
 class Leader:
-    """A partition's leader: the node, the topic's id (None: the brokers have no ids), and the epoch it leads in."""
+    """A partition's leader: the node, the topic's id as in requests (None: the brokers have none), its epoch."""
 
-    def __init__(self, node: int, topic_id: object = None, epoch: int = -1) -> None:
+    def __init__(self, node: int, topic_id: bytes | None = None, epoch: int = -1) -> None:
         self.node = node
         self.topic_id = topic_id
         self.epoch = epoch
@@ -167,7 +167,10 @@ class PartitionSequence:
 
     def ended(self, batch: Batch, now: float) -> None:
         """Its request has ended, with or without an answer."""
-        self.in_flight.remove(batch)
+        if self.in_flight[0] is batch:  # nearly always
+            del self.in_flight[0]
+        else:
+            self.in_flight.remove(batch)
         self.idle_since = now
 
     def stored(self) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.core.calls import Call, Calls
 from pyclient.core.handshake import Features
-from pyclient.core.manager import Ready, Request
+from pyclient.core.manager import Manager, Ready, Request
 from pyclient.core.transactions.calls import (
     NO_ID, V1, V2, OpenTransaction, ProducerId, add_offsets_call, add_partitions_call, end_call, init_call, offsets_call,
 )
@@ -37,11 +37,12 @@ _ADVANCING: Final = frozenset((TransactionState.INITIALIZING, TransactionState.A
 """What a poll does something in, whatever else there is."""
 
 
-class Transactions:
+class Transactions(Manager):
     """The manager of one producer's transactions."""
 
     def __init__(self, transactional_id: str, timeout: float, calls: Calls, features: Callable[[], Features]) -> None:
         """*timeout* is transaction_timeout_ms in seconds."""
+        self.needs_poll = False
         self.transactional_id = transactional_id
         self.state = TransactionState.UNINITIALIZED
         self.producer = NO_ID
@@ -236,9 +237,8 @@ class Transactions:
 
     # ---- the manager ------------------------------------------------------------------------------------------------
 
-    @property
-    def needs_poll(self) -> bool:
-        """As `Manager.needs_poll`."""
+    def must_be_polled(self) -> bool:
+        """As `Manager.must_be_polled`."""
         progress = self._progress
         return self._holds or (self._call is None and (bool(progress.wanted or progress.offsets) or self.state in _ADVANCING))
 

@@ -161,7 +161,7 @@ class World:
     def environment(self, client: str) -> Environment:
         """The environment of a client of this world."""
         return Environment(
-            network=lambda: self.network.of(client), clock=self.loop.time, wall=self.wall, defer=None,
+            network=lambda: self.network.of(client), clock=self.loop.time, wall=self.wall, defers=False,
             random=lambda: self.random(f"client {client}"), token_bytes=self.random(f"logins {client}").randbytes,
             seal_inline_bytes=self.seal_inline_bytes,
             workers=lambda name: LateExecutor(

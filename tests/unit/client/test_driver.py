@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pyclient.codec.apis import Api
-from pyclient.core.manager import NotSent, Outcome, Ready, Reply, Request, Use
+from pyclient.core.manager import Manager, NotSent, Outcome, Ready, Reply, Request, Use
 from pyclient.errors import ClientClosedError, KafkaError, KafkaTimeoutError
 from pyclient.metrics import Metrics
 from pyclient.client.driver import DEFECT_PAUSE, ROUNDS, Driver
@@ -25,12 +25,11 @@ from tests.unit.net.test_connection import Clock, until
 from tests.unit.net.test_pool import options, run
 
 
-class Manager:
+class Polled(Manager):
     """Emits what it is given, and wants to be polled at its deadline."""
 
-    needs_poll = False
-
     def __init__(self) -> None:
+        self.needs_poll = False
         self.emit: list[Callable[[], Request]] = []
         self.deadline: float | None = None
         self.polled_at: list[float] = []
@@ -64,7 +63,7 @@ class Manager:
 
 
 class Rig:
-    def __init__(self, portal: LoopPortal, driver: InSteps, clock: Clock, managers: list[Manager]) -> None:
+    def __init__(self, portal: LoopPortal, driver: InSteps, clock: Clock, managers: list[Polled]) -> None:
         self.portal = portal
         self.driver = driver
         self.made: Driver = driver._made
@@ -88,7 +87,7 @@ async def driven(*, data: bool = False) -> AsyncIterator[Rig]:
     clock = Clock()
     portal = await open_portal()
     driver = Driver(portal.reactor, clock)
-    managers = [Manager(), Manager()]
+    managers = [Polled(), Polled()]
     connections = ConnectionPool(portal.reactor, options(), SocketNetwork(), clock=clock, random=Random(7), bootstrap=[], metrics=Metrics(samples=2, window_s=30),
                   waker=driver, on_failure=lambda cause: None, on_refused=lambda refusal: None)
     driven = InSteps(portal, driver)

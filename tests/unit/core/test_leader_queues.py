@@ -36,17 +36,17 @@ class Placing:
     def placed(self, now: float = NOW) -> dict[int, list[int]]:
         """The partitions at each node after an update."""
         self.queues.update(now)
-        return {node: [queue.partition for queue in self.queues.of(node)] for node in self.queues.nodes()}
+        return {at.node: [queue.partition for queue in at.queues] for at in self.queues.nodes()}
 
     def queue(self, partition: int = 0) -> PartitionQueue:
-        (found,) = (queue for node in self.queues.nodes() for queue in self.queues.of(node) if queue.partition == partition)
+        (found,) = (queue for at in self.queues.nodes() for queue in at.queues if queue.partition == partition)
         return found
 
     def paused(self, until: float) -> PartitionQueue:
         """The first partition's queue, taken out by the sender and paused."""
         self.queues.update(NOW)
         queue = self.queue()
-        del self.queues.of(1)[queue]
+        del next(at for at in self.queues.nodes() if queue in at.queues).queues[queue]
         self.queues.pause(queue, until)
         return queue
 
@@ -93,4 +93,4 @@ def test_the_leader_of_a_queue_has_the_topics_id_and_its_epoch() -> None:
     world = Placing(1)
     world.leaders(1, epoch=7)
     world.queues.update(NOW)
-    assert world.queues.leader(world.queue(), 1) == Leader(1, topic_id("t"), 7)
+    assert world.queues.leader(world.queue(), 1) == Leader(1, topic_id("t").bytes, 7)

@@ -21,6 +21,7 @@ from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Reply
 from pyclient.core.metadata import Metadata
 from pyclient.core.sending.producer_ids import ProducerIds
+from pyclient.core.sending.sequencing import PartitionSequence
 from pyclient.core.sending.sender import MOST_BATCHES, Sender, SendingLimits
 from pyclient.errors import (
     AuthorizationError, ClientClosedError, DisconnectError, CorruptRecordError, DeliveryTimeoutError, KafkaError, NotLeaderOrFollowerError,
@@ -70,6 +71,12 @@ class Producing:
         made = [self.buffers.append(queues, partition, -1, None, value, None) for _ in range(count)]
         assert made[-1] is not None
         return made[-1]
+
+    def sequences(self) -> list[PartitionSequence]:
+        """Of the partitions that a batch has left from."""
+        queues = self.buffers.topic("t")
+        assert queues is not None
+        return [queue.sequence for queue in queues.queues if queue.sequence is not None]
 
     def turn(self) -> list[Sent]:
         """One turn of the driver; returns the Produce requests."""

@@ -159,7 +159,7 @@ def test_I09_a_new_leader_gets_one_batch_at_a_time_after_the_old_leaders_request
 def test_I01_after_the_last_sequence_comes_0() -> None:
     world = Idempotent()
     world.flowing()
-    (sequence,) = world.sender._sequences.values()
+    (sequence,) = world.sequences()
     sequence.next_sequence = SEQUENCES - 2
     world.send(count=4)
     (sent,) = world.turn()
@@ -314,7 +314,7 @@ def test_I06_other_partitions_keep_their_epoch() -> None:
 def test_I06_after_the_last_epoch_the_producer_id_changes() -> None:
     world = Idempotent()
     world.flowing()
-    (sequence,) = world.sender._sequences.values()
+    (sequence,) = world.sequences()
     sequence.epoch = LAST_EPOCH
     world.batch()
     (sent,) = world.turn()
@@ -339,9 +339,9 @@ def test_a_fenced_producer_id_is_replaced_unless_the_batch_may_be_stored() -> No
 def test_P25_a_recreated_topic_gets_a_new_epoch() -> None:
     world = Idempotent()
     world.flowing()
-    (sequence,) = world.sender._sequences.values()
+    (sequence,) = world.sequences()
     assert sequence.leader is not None
-    sequence.leader = type(sequence.leader)(sequence.leader.node, topic_id("another"))
+    sequence.leader = type(sequence.leader)(sequence.leader.node, topic_id("another").bytes)
     world.batch()
     (sent,) = world.turn()
     assert stamps(sent) == [(1000, 1, 0)]
@@ -595,7 +595,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
                 self.answered(0)
         assert all(delivery.done() for _, delivery in self.sent)
         assert self.world.buffers.pool.used == 0
-        assert all(sequence.state is not SequenceState.DRAINING or not sequence.in_flight for sequence in self.world.sender._sequences.values())
+        assert all(sequence.state is not SequenceState.DRAINING or not sequence.in_flight for sequence in self.world.sequences())
 
 
 TestAnyOrderOfEvents = AnyOrderOfEvents.TestCase

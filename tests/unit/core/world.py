@@ -19,7 +19,7 @@ from pyclient.codec.entities import Reader
 from pyclient.codec.messages import decode_response, encode_request, encode_response, field_names
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.cluster import Cluster
-from pyclient.core.manager import Manager, NotSent, Outcome, Reply, Request, Unknown, Use
+from pyclient.core.manager import Manager, NotSent, Outcome, Ready, Reply, Request, Unknown, Use
 from pyclient.core.metadata import Metadata
 from pyclient.errors import DisconnectError, KafkaError
 
@@ -40,7 +40,7 @@ OMITTED: Final[Mapping[str, object]] = {  # what a broker sends where a test set
 
 
 @attrs.define
-class World:
+class World(Ready):
     """Nodes with free slots, and a clock that stands still until a test moves it. It is the `Ready` of the managers."""
 
     nodes: set[int] = attrs.field(factory=lambda: {1, 2, 3})

@@ -33,8 +33,7 @@ class FakeConnection(Connection):
     def accepts_requests(self) -> bool:
         return self._is_ready
 
-    @property
-    def in_flight(self) -> int:
+    def count_in_flight(self) -> int:
         return self._load
 
 

@@ -181,6 +181,7 @@ def test_a_tls_channel_keeps_what_the_system_refuses_at_every_split() -> None:
         plain = channel._plain
         assert isinstance(plain, PlainChannel)
         sock = plain.socket = Limited(fileno=plain.socket.detach())
+        plain.of_system = False
         sock.setblocking(False)
         size = len(WHOLE) + 22  # of its record in TLS 1.3
         for allowed in range(size + 2):

@@ -245,7 +245,7 @@ class Steps:
     """A guarded reactor whose callbacks are hit."""
 
     def __init__(self) -> None:
-        self.reactor = Reactor(NotedPoller(), Clock(), DeferredExceptions)
+        self.reactor = Reactor(NotedPoller(), Clock(), defers=True)
         self.ran: list[int] = []
 
     def post(self, number: int, hits: list[Callable[[], object]]) -> None:

@@ -66,6 +66,10 @@ class Threads:
         thread.start()
         return thread
 
+    def is_watched(self) -> bool:
+        """Whether the thread sleeps in the poller that is to: a caller, where it is shared."""
+        return len(self.poller.sleepers - {self.background.ident}) == 1 if self.poller.shared else len(self.poller.sleepers) == 1
+
     def close(self) -> None:
         self.reactor.close()
         for each in self.callers:
@@ -159,12 +163,11 @@ def test_one_caller_sleeps_in_a_shared_poller_and_the_others_wait_outside(thread
     waiters = [Waiter(threads.reactor) for _ in range(6)]
     for number, waiter in enumerate(waiters):
         threads.wait(number, waiter)
-    expected = 1 + threads.poller.shared
-    eventually(lambda: len(threads.poller.sleepers) == expected, every_s=0.001)
+    eventually(threads.is_watched, every_s=0.001)
     for waiter in waiters:
         waiter.end()
     eventually(lambda: len(threads.ended) == len(waiters), every_s=0.001)
-    assert threads.poller.most <= expected
+    assert threads.poller.most <= 1 + threads.poller.shared
 
 
 @settings(max_examples=15, deadline=None)
@@ -183,13 +186,65 @@ def test_callers_end_in_any_order_and_one_of_the_rest_goes_to_the_poller(order: 
             left.discard(number)
             eventually(lambda number=number: number in threads.ended, every_s=0.001)  # type: ignore[misc]
             if left - limited:
-                eventually(lambda: len(threads.poller.sleepers) == 1 + threads.poller.shared, every_s=0.001)
+                eventually(threads.is_watched, every_s=0.001)
         assert threads.ended == {number: number not in limited for number in order}
     finally:
         threads.close()
 
 
 shared_pollers = pytest.mark.parametrize("make", [each for name, each in MAKERS.items() if name == "epoll"], ids=["epoll"][:"epoll" in MAKERS])
+
+
+@shared_pollers
+def test_the_background_thread_stands_aside_while_a_caller_is_in_the_poller_and_comes_back(make: Make) -> None:
+    threads = Threads(make)
+    seen: list[int] = []
+    waiters: list[Waiter] = []
+    ours, theirs = pair()
+
+    def sink(_events: int) -> None:
+        if not seen:  # in the background: let a caller come meanwhile
+            waiters.append(Waiter(threads.reactor))
+            threads.wait(0, waiters[0])
+            eventually(threads.is_watched, every_s=0.001)
+        ours.recv(100)
+        seen.append(threading.get_ident())
+
+    def report() -> None:
+        count = len(seen)
+        theirs.send(b"x")
+        eventually(lambda: len(seen) > count, every_s=0.001)
+
+    with ours, theirs:
+        try:
+            threads.reactor.call_soon(lambda: threads.poller.register(ours.fileno(), sink))  # type: ignore[attr-defined]
+            eventually(lambda: threads.poller.sleepers == {threads.background.ident}, every_s=0.001)
+            for _ in range(50):
+                report()
+            (caller,) = threads.callers
+            assert seen == [threads.background.ident] + 49 * [caller.ident]
+            assert threads.poller.sleepers <= {caller.ident}
+            waiters[0].end()
+            eventually(lambda: threads.poller.sleepers == {threads.background.ident}, every_s=0.001)
+            report()
+            assert seen[-1] == threads.background.ident
+        finally:
+            threads.close()
+
+
+@shared_pollers
+def test_what_is_posted_behind_the_last_wait_is_run_while_the_background_thread_stands_aside(make: Make) -> None:
+    threads = Threads(make)
+    ran: list[int] = []
+    try:
+        for number in range(200):
+            waiter = Waiter(threads.reactor)
+            threads.reactor.call_soon(lambda: threads.reactor.call_at(threads.reactor.clock() + 0.0001, waiter.end))  # noqa: B023 ended below
+            assert threads.reactor.run_until(waiter, LIMIT_S)
+            threads.reactor.post(lambda: ran.append(1))
+            eventually(lambda number=number: len(ran) == number + 1, every_s=0.0001)  # type: ignore[misc]
+    finally:
+        threads.close()
 
 
 @shared_pollers

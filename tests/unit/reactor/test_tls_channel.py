@@ -40,6 +40,7 @@ def test_a_handshake_goes_on_when_the_system_takes_its_bytes_again(allowed: int)
     with rigs()[0].values[0]() as rig:
         plain, peer = tls_server(rig)
         sock = plain.socket = Limited(fileno=plain.socket.detach())
+        plain.of_system = False
         sock.setblocking(False)
         sock.allowed = allowed
         task = rig.start(lambda: secured(rig.reactor, plain, tls_parameters()))
@@ -81,6 +82,7 @@ def test_the_reason_of_a_failed_handshake_is_raised_even_to_a_peer_that_has_hung
     with rigs()[0].values[0]() as rig:
         plain, _ = tls_server(rig, CertificateAuthority().server_context())
         sock = plain.socket = Broken(fileno=plain.socket.detach())
+        plain.of_system = False
         sock.setblocking(False)
         sock.allowed = 1
         with pytest.raises(ssl.SSLCertVerificationError):
