@@ -47,8 +47,19 @@ OF_CLUSTERS: Final = ("proxy", "token-issuer")
 """Threads of brokers that are kept for other tests."""
 
 
+_earlier: set[threading.Thread] = set()
+
+
+@pytest.fixture(autouse=True)
+def _other_clients() -> None:
+    """Clients of other tests: readers of Spark are kept for the next task."""
+    _earlier.clear()
+    _earlier.update(threading.enumerate())
+
+
 def clients_threads() -> list[str]:
-    names = [thread.name for thread in threading.enumerate()]
+    """Of the clients of this test."""
+    names = [thread.name for thread in threading.enumerate() if thread not in _earlier]
     return [name for name in names if name.startswith("pyclient-") and not any(each in name for each in OF_CLUSTERS)]
 
 
@@ -56,10 +67,10 @@ def clients_threads() -> list[str]:
 def nothing_left() -> Iterator[None]:
     """Fails when the test leaves a thread or an open descriptor behind."""
     gc.collect()
-    threads, before = set(clients_threads()), descriptors()
+    before = descriptors()
     yield
     gc.collect()
-    eventually(lambda: set(clients_threads()) <= threads, 5)
+    eventually(lambda: not clients_threads(), 5)
     eventually(lambda: descriptors() <= before, 5)
 
 
