@@ -6,6 +6,7 @@ failed without any test failing cannot end in a green line; but not one in which
 """
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -19,13 +20,17 @@ LEFT: Final = "left to `make nightly`"
 LINES: Final = 12
 """Of a failure: a log that keeps only its end still says what was wrong."""
 WIDTH: Final = 200
+PLACE: Final = re.compile(r"tests/\S+\.py:\d+: ")
+PLACES: Final = 4
 
 
 def described(case: Case, end: str) -> str:
-    """The name of a failed test, and the lines of its traceback that are marked as the error, or else the last ones."""
+    """The name of a failed test, the lines of its traceback that are marked as the error, or else the last ones, and
+    the places in tests where it was raised."""
     lines = case.text.splitlines()
     marked = [line for line in lines if line.startswith(("E ", "E\t"))]
-    shown = "\n".join(line[:WIDTH] for line in (marked[:LINES] or lines[-LINES:]))
+    places = [line for line in lines if PLACE.match(line)]
+    shown = "\n".join(line[:WIDTH] for line in (marked[:LINES] + places[-PLACES:] if marked else lines[-LINES:]))
     return f"{case} {end}:\n{shown}\n"
 
 

@@ -61,7 +61,7 @@ class Driver(Waker):
         self._data = data
         self._only_data = [] if data is None else [data]
         self._others = [each for each in self._managers if each is not data]
-        self._deriving = [each for each in self._others if type(each).must_be_polled is not Manager.must_be_polled]
+        self._deriving = [each for each in self._others if _overrides(type(each), Manager, "must_be_polled")]
         self.wake()
 
     # ---- waking up --------------------------------------------------------------------------------------------------
@@ -265,6 +265,11 @@ class Driver(Waker):
         for future in list(self._waiters):
             if not future.done():
                 future.set_exception(error)
+
+
+def _overrides(kind: type, base: type, name: str) -> bool:
+    """By name, because Cython makes a new object for each look at a method of a class that it knows."""
+    return getattr(kind, name) is not getattr(base, name)
 
 
 def _settle(future: Future[Any], condition: Callable[[], Any]) -> None:

@@ -28,6 +28,8 @@ class _Link:
     def __init__(self, client: asyncio.StreamWriter) -> None:
         self.writers: list[asyncio.StreamWriter] = [client]
         self.moved_at = time.monotonic()
+        self.is_answered = False
+        """Whether the bytes that passed last went to the client: it waits for nothing."""
         self.passed = {False: 0, True: 0}
         """Bytes by direction: True is to the client."""
 
@@ -148,8 +150,8 @@ class FaultProxy:
         self._do(act)
 
     def close_idle(self, idle_for: float = 0.0) -> int:
-        """Close, in order (FIN), connections that passed nothing for *idle_for* seconds, as brokers do after
-        ``connections.max.idle.ms``. Returns how many."""
+        """Close, in order (FIN), connections that passed nothing for *idle_for* seconds and wait for no answer, as
+        brokers do after ``connections.max.idle.ms``. Returns how many."""
         return self._do(lambda: self._close_idle(time.monotonic() - idle_for))
 
     def _do(self, action: Callable[[], T]) -> T:
@@ -191,7 +193,7 @@ class FaultProxy:
             link.reset()
 
     def _close_idle(self, moved_before: float) -> int:
-        idle = [link for link in self._links if link.moved_at <= moved_before]
+        idle = [link for link in self._links if link.is_answered and link.moved_at <= moved_before]
         for link in idle:
             link.close()
         return len(idle)
@@ -232,7 +234,7 @@ class FaultProxy:
             link.passed[to_client] += len(data)
             if self._delay_s:
                 await asyncio.sleep(self._delay_s)
-            link.moved_at = time.monotonic()
+            link.moved_at, link.is_answered = time.monotonic(), to_client
             writer.write(data)
             await writer.drain()
         writer.write_eof()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 KEPT: Final = "kafka_brokers_kept"
 BROKERS_KEPT: Final = 6
+STARTUP_TIMEOUT_S: Final = 240.0
+"""Brokers start beside other tests, on machines of CI."""
 
 
 class ClusterFactory(Protocol):
@@ -155,4 +157,4 @@ def _asked(request: pytest.FixtureRequest) -> tuple[int, dict[str, object], Secu
 def _cluster(brokers: int, config: dict[str, object], security: Security | None) -> LocalCluster:
     from pyclient.testing.cluster import LocalCluster
 
-    return LocalCluster(brokers, config=config, security=security)
+    return LocalCluster(brokers, config=config, security=security, startup_timeout=STARTUP_TIMEOUT_S)

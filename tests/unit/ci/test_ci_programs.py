@@ -273,7 +273,8 @@ def test_each_row_of_the_unsteady_tests_names_a_test_and_one_that_stands_twice_h
 
 
 @pytest.mark.parametrize(("inside", "shown"), [
-    ("<failure>def test():\n&gt;   assert 1 == 2\nE   assert 1 == 2</failure>", "E   assert 1 == 2"),
+    ("<failure>def test():\n&gt;   assert 1 == 2\nE   assert 1 == 2\n\ntests/a.py:2: AssertionError</failure>",
+     "E   assert 1 == 2\ntests/a.py:2: AssertionError"),
     ("<error>first\nTimeout</error>", "first\nTimeout"),
     ("<error message='no setup'/>", "no setup"),
 ])

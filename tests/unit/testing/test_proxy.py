@@ -136,6 +136,16 @@ def test_close_idle_closes_in_order_what_passed_nothing(proxy: FaultProxy) -> No
         assert busy.recv(1) == b""
 
 
+def test_a_connection_that_waits_for_an_answer_is_not_idle(proxy: FaultProxy) -> None:
+    with connected(proxy) as client:
+        assert proxy.close_idle() == 0
+        proxy.delay(0.1)
+        client.sendall(b"x")
+        assert proxy.close_idle() == 0
+        assert client.recv(1) == b"x"
+        assert proxy.close_idle() == 1
+
+
 def test_a_half_closed_connection_still_brings_the_answer(proxy: FaultProxy) -> None:
     with connected(proxy) as client:
         client.sendall(b"last words")
