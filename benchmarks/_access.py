@@ -4,6 +4,7 @@ The description is sent in a job, as JSON.
 """
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
@@ -13,6 +14,10 @@ from pyclient.testing import LocalCluster
 Access: TypeAlias = Mapping[str, str]
 """``protocol``; with TLS also ``ca``; with a login also ``mechanism``, and ``user`` and ``password`` or ``token``."""
 OPEN: Final[Access] = {}
+Login: TypeAlias = tuple[str, str | None]
+"""A protocol, which is also the name of the broker's listener, and a mechanism."""
+PLAINTEXT: Final[Login] = ("PLAINTEXT", None)
+TLS: Final[Login] = ("SASL_SSL", "SCRAM-SHA-512")
 USER: Final = "alice"
 
 
@@ -45,6 +50,13 @@ def confluents(to: Access) -> dict[str, Any]:
     names = {"protocol": "security.protocol", "ca": "ssl.ca.location", "mechanism": "sasl.mechanism", "user": "sasl.username", "password": "sasl.password"}
     options: dict[str, Any] = {names[name]: value for name, value in to.items() if name in names}
     return options | ({"oauth_cb": lambda _config: _token(to)} if "token" in to else {})
+
+
+def aiokafkas(to: Access) -> dict[str, Any]:
+    """The same for aiokafka, which takes no token here."""
+    names = {"protocol": "security_protocol", "mechanism": "sasl_mechanism", "user": "sasl_plain_username", "password": "sasl_plain_password"}
+    options: dict[str, Any] = {names[name]: value for name, value in to.items() if name in names}
+    return options | ({"ssl_context": ssl.create_default_context(cafile=to["ca"])} if "ca" in to else {})
 
 
 def _token(to: Access) -> tuple[str, float]:

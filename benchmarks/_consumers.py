@@ -556,7 +556,7 @@ def latency(job: Job) -> dict[str, float]:
 def our_trips(job: Job) -> Iterator[Callable[[bytes], None]]:
     from pyclient import Consumer, Producer
 
-    with Producer(bootstrap_servers=job.bootstrap, linger_ms=0) as producer, Consumer(**our_options(job)) as consumer:
+    with Producer(bootstrap_servers=job.bootstrap, linger_ms=0, **ours(job.access)) as producer, Consumer(**our_options(job)) as consumer:
         consumer.assign(our_partitions(job))
         send, poll = producer.send, consumer.poll
 
@@ -574,7 +574,7 @@ def our_trips(job: Job) -> Iterator[Callable[[bytes], None]]:
 def confluent_trips(job: Job) -> Iterator[Callable[[bytes], None]]:
     from confluent_kafka import Consumer, Producer
 
-    producer = Producer({"bootstrap.servers": job.bootstrap, "enable.idempotence": True, "linger.ms": 0})
+    producer = Producer({"bootstrap.servers": job.bootstrap, "enable.idempotence": True, "linger.ms": 0, **confluents(job.access)})
     consumer = Consumer(confluent_options(job))
     consumer.assign(confluent_partitions(job))
     produce, poll = producer.produce, consumer.poll

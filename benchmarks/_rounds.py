@@ -33,10 +33,11 @@ C = TypeVar("C", bound=Case)
 
 
 class Variant(NamedTuple):
-    """A client, with its defaults or tuned."""
+    """A client, with its defaults or tuned, in a case if several are measured together."""
 
     client: str
     tuned: bool = False
+    case: str = ""
 
     @property
     def name(self) -> str:
@@ -61,13 +62,21 @@ def count_of(counts: Mapping[str, int], client: str) -> int:
 Answers = dict[Variant, list[dict[str, Any]]]
 
 
+def shuffled(those: Iterable[Variant], chance: random.Random) -> list[Variant]:
+    """In a random order; those of one case next to each other, since the machine's speed drifts."""
+    listed = list(those)
+    cases = sorted({each.case for each in listed})
+    place = {case: number for number, case in enumerate(chance.sample(cases, len(cases)))}
+    return sorted(chance.sample(listed, len(listed)), key=lambda each: place[each.case])
+
+
 def interleaved(module: str, those: Iterable[Variant], rounds: int, chance: random.Random, ask: Callable[[Child, Variant, int], dict[str, Any]]) -> Answers:
     """What a child for each variant answers, in a random order in every round; round 0 warms up and does not count."""
     taken: Answers = {variant: [] for variant in those}
     with contextlib.ExitStack() as ends:
         children = {variant: ends.enter_context(contextlib.closing(Child(module))) for variant in taken}
         for number in range(rounds + 1):
-            for variant in chance.sample(list(children), len(children)):
+            for variant in shuffled(children, chance):
                 answer = ask(children[variant], variant, number)
                 if "missing" in answer:
                     print(f"  left out: {variant.name}: {answer['missing']}", flush=True)

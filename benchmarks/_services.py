@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import resource
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from benchmarks._access import OPEN, PLAINTEXT, TLS, Access, Login, confluents, ours
 from benchmarks._consumers import new_group
 from benchmarks._one_socket import OneSocket, fetch_at_the_end, poll, produce
 from benchmarks._process import Clock, serve
@@ -29,6 +32,8 @@ BATCH: Final = 6
 """Of them come within a linger of 5 ms, the first included."""
 BUSY: Final = 20_000
 """Records a second beside threads that compute, in packets of one millisecond."""
+UNNAMED: Final = -1
+"""For librdkafka: its partitioner chooses."""
 CROWD: Final = 200
 """Consumers in one process."""
 
@@ -41,10 +46,21 @@ class Job(NamedTuple):
     bootstrap: str
     topic: str
     seconds: float
+    partitions: int = 1
+    access: Access = OPEN
 
 
+T = TypeVar("T")
 Figures: TypeAlias = dict[str, float]
 Measure: TypeAlias = Callable[[Job], Figures]
+
+
+class Case(NamedTuple):
+    """What is measured, by which clients, over which listener, and how many partitions the topic has."""
+
+    clients: Mapping[str, Measure]
+    partitions: int = 1
+    login: Login = PLAINTEXT
 
 
 def spent(seconds: float, act: Callable[[], object], settle_s: float = SETTLE_S) -> Figures:
@@ -84,7 +100,7 @@ def rest() -> None:
 def our_producer(job: Job, **options: Any) -> Iterator[Any]:
     from pyclient import Producer
 
-    with Producer(bootstrap_servers=job.bootstrap, **options) as producer:
+    with Producer(bootstrap_servers=job.bootstrap, **options, **ours(job.access)) as producer:
         producer.send(job.topic, b"first").result(WAIT_S)
         yield producer
 
@@ -93,7 +109,7 @@ def our_producer(job: Job, **options: Any) -> Iterator[Any]:
 def confluent_producer(job: Job, **options: Any) -> Iterator[Any]:
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": job.bootstrap, "enable.idempotence": True, **options})
+    producer = Producer({"bootstrap.servers": job.bootstrap, "enable.idempotence": True, **options, **confluents(job.access)})
     producer.produce(job.topic, b"first")
     producer.flush(WAIT_S)
     yield producer
@@ -139,32 +155,38 @@ def paced(per_s: int, at_once: int, send: Callable[[], object]) -> Callable[[], 
     return act
 
 
+def in_turns(partitions: int, unnamed: T) -> Iterator[int | T]:
+    """The partition of each record; *unnamed* if there is but one."""
+    return itertools.cycle(range(partitions)) if partitions > 1 else itertools.repeat(unnamed)
+
+
 def our_steady(job: Job) -> Figures:
-    value = bytes(SIZE)
+    value, turns = bytes(SIZE), in_turns(job.partitions, None)
     with our_producer(job, linger_ms=5) as producer:
-        return spent(job.seconds, paced(STEADY, 1, lambda: producer.send(job.topic, value)))
+        return spent(job.seconds, paced(STEADY, 1, lambda: producer.send(job.topic, value, partition=next(turns))))
 
 
 def confluent_steady(job: Job) -> Figures:
     """`poll(0)` behind each record, as its documentation asks for."""
-    value = bytes(SIZE)
+    value, turns = bytes(SIZE), in_turns(job.partitions, UNNAMED)
     with confluent_producer(job, **{"linger.ms": 5}) as producer:
         def send() -> None:
-            producer.produce(job.topic, value)
+            producer.produce(job.topic, value, partition=next(turns))
             producer.poll(0)
 
         return spent(job.seconds, paced(STEADY, 1, send))
 
 
 def one_socket_steady(job: Job) -> Figures:
-    """A batch of as many records as come within the linger, sent by the thread that makes them; no second thread."""
-    connection, value, batch = OneSocket(job.bootstrap), bytes(SIZE), list[bytes]()
+    """As many records as come within the linger in one request of the thread that makes them; no second thread."""
+    connection, value, turns = OneSocket(job.bootstrap, job.access), bytes(SIZE), in_turns(job.partitions, 0)
+    batches = Counter[int]()
 
     def send() -> None:
-        batch.append(value)
-        if len(batch) == BATCH:
-            connection.write(produce(job.topic, batch))
-            batch.clear()
+        batches[next(turns)] += 1
+        if batches.total() == BATCH:
+            connection.write(produce(job.topic, {partition: [value] * count for partition, count in batches.items()}))
+            batches.clear()
             connection.read_within(0.0)
 
     return spent(job.seconds, paced(STEADY, 1, send))
@@ -334,20 +356,26 @@ def aiokafka_crowd(job: Job) -> Figures:
     return asyncio.run(run())
 
 
-CASES: Final[Mapping[str, Mapping[str, Measure]]] = {
-    "an idle producer": {"pyclient": our_idle_producer, "confluent": confluent_idle_producer, "aiokafka": aiokafka_idle_producer},
-    "an idle consumer": {"pyclient": our_idle_consumer, "confluent": confluent_idle_consumer, "aiokafka": aiokafka_idle_consumer,
-                         "one socket": one_socket_idle_consumer},
-    "1,000 records/s, linger 5": {"pyclient": our_steady, "confluent": confluent_steady, "one socket": one_socket_steady},
-    "20,000 records/s beside a thread that computes": {"pyclient": our_busy, "confluent": confluent_busy},
-    "200 idle consumers": {"pyclient": our_crowd, "aiokafka": aiokafka_crowd},
+STEADY_CLIENTS: Final[Mapping[str, Measure]] = {"pyclient": our_steady, "confluent": confluent_steady, "one socket": one_socket_steady}
+STEADY_CASES: Final = {
+    "1,000 records/s, linger 5": Case(STEADY_CLIENTS),
+    "1,000 records/s, linger 5, 12 partitions": Case(STEADY_CLIENTS, 12),
+    "1,000 records/s, linger 5, TLS": Case(STEADY_CLIENTS, login=TLS),
+    "1,000 records/s, linger 5, 12 partitions, TLS": Case(STEADY_CLIENTS, 12, TLS),
 }
-"""What is measured, and by which client."""
+CASES: Final[Mapping[str, Case]] = {
+    "an idle producer": Case({"pyclient": our_idle_producer, "confluent": confluent_idle_producer, "aiokafka": aiokafka_idle_producer}),
+    "an idle consumer": Case({"pyclient": our_idle_consumer, "confluent": confluent_idle_consumer, "aiokafka": aiokafka_idle_consumer,
+                              "one socket": one_socket_idle_consumer}),
+    **STEADY_CASES,
+    "20,000 records/s beside a thread that computes": Case({"pyclient": our_busy, "confluent": confluent_busy}),
+    "200 idle consumers": Case({"pyclient": our_crowd, "aiokafka": aiokafka_crowd}),
+}
 
 
 def measured(job: Job) -> Figures:
     """The figures of one client in one case."""
-    return CASES[job.measure][job.client](job)
+    return CASES[job.measure].clients[job.client](job)
 
 
 if __name__ == "__main__":

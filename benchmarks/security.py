@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from benchmarks import _rounds, consume, produce
-from benchmarks._access import access, servers
+from benchmarks._access import PLAINTEXT, TLS, Login, access, servers
 from benchmarks._broker import HEAP, a_broker
 from benchmarks._connections import CONNECTORS, Job
 from benchmarks._process import Child
@@ -29,7 +29,7 @@ PRODUCE: Final = {protocol: tuple(produce.Case(f"produce {name}, {protocol}", si
 CONSUME: Final = {protocol: tuple(consume.Case(f"consume {name}, {protocol}", size=size, clients=CONSUMERS) for name, size in SIZES.items()) for protocol in PROTOCOLS}
 RECORDS: Final = 4_000_000
 """Of 100 B, which our consumers read; as many bytes of larger ones."""
-LOGINS: Final = {"PLAINTEXT": ("PLAINTEXT", None), "SSL": ("SSL", None), "SCRAM-SHA-512": ("SASL_SSL", "SCRAM-SHA-512"), "OAUTHBEARER": ("SASL_SSL", "OAUTHBEARER")}
+LOGINS: Final[Mapping[str, Login]] = {"PLAINTEXT": PLAINTEXT, "SSL": ("SSL", None), "SCRAM-SHA-512": TLS, "OAUTHBEARER": ("SASL_SSL", "OAUTHBEARER")}
 FULL_SPEED: Final = "-XX:TieredStopAtLevel=4"
 """For the broker: with the JVM's quick compiler it encrypts some 25 MB/s, and all clients would wait for it."""
 CONNECTIONS: Final = 20

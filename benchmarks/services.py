@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from benchmarks import _rounds
+from benchmarks._access import access, servers
 from benchmarks._broker import a_broker, topic_of
 from benchmarks._process import Child
 from benchmarks._rounds import joined, plain_table
-from benchmarks._services import CASES, Job
-from pyclient.testing import LocalCluster
+from benchmarks._services import CASES, STEADY_CASES, Job
+from pyclient.testing import LocalCluster, Security
 
 MODULE: Final = "benchmarks._services"
 SECONDS: Final = 10.0
@@ -48,7 +49,7 @@ class Must(NamedTuple):
 MUSTS: Final = (
     Must("an idle producer", "cpu_ms", None, 1.0),
     Must("an idle consumer", "cpu_ms", None, 1.0),
-    Must("1,000 records/s, linger 5", "cpu_ms", "confluent", 1.0),
+    *(Must(case, "cpu_ms", "confluent", 1.0) for case in STEADY_CASES),
     Must("20,000 records/s beside a thread that computes", "p99_ms", "confluent", 1.0),
     Must("200 idle consumers", "cpu_ms", "aiokafka", 1.0),
     Must("200 idle consumers", "mib_each", "aiokafka", 1.0),
@@ -56,13 +57,15 @@ MUSTS: Final = (
 
 
 def measured(cluster: LocalCluster, case: str, rounds: int, seconds: float, chance: random.Random) -> dict[str, dict[str, float]]:
-    """The figures of each client, each time in a new process; every topic is new, and has one partition."""
-    taken: dict[str, list[dict[str, float]]] = {client: [] for client in CASES[case]}
-    with topic_of(cluster, 1) as topic:
+    """The figures of each client, each time in a new process; every case has a topic of its own."""
+    clients, partitions, login = CASES[case]
+    taken: dict[str, list[dict[str, float]]] = {client: [] for client in clients}
+    to = access(cluster, *login)
+    with topic_of(cluster, partitions) as topic:
         for _ in range(rounds):
             for client in chance.sample(list(taken), len(taken)):
                 with contextlib.closing(Child(MODULE)) as child:
-                    taken[client].append(child.ask(Job(case, client, cluster.bootstrap_servers, topic, seconds)))
+                    taken[client].append(child.ask(Job(case, client, servers(cluster, to), topic, seconds, partitions, to)))
     return {client: {name: statistics.median(found[name] for found in answers) for name in answers[0]} for client, answers in taken.items()}
 
 
@@ -94,7 +97,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         return _rounds.from_kept(arguments, "services", written)
     cases = [case for case in CASES if any(text in case for text in arguments.only or [""])]
     chance = random.Random(1)
-    with a_broker({}) as cluster:
+    with a_broker({}, Security()) as cluster:
         found: dict[str, Any] = {
             "broker": cluster.description, "rounds": arguments.rounds, "versions": _rounds.versions(),
             "cases": {case: measured(cluster, case, arguments.rounds, arguments.seconds, chance) for case in cases},

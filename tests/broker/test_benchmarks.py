@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from benchmarks import _latencies, _services, _transactions, consume, latency, produce, security, services, transactions
+from benchmarks import _services, _transactions, consume, latency, produce, security, services, transactions
 from benchmarks._access import access
 from pyclient.testing import LocalCluster, Security
 
@@ -37,12 +37,19 @@ def test_all_producers_and_callbacks_report_every_record(kafka_cluster: LocalClu
     assert all(each.cpu_us > 0 for each in found.values())
 
 
+def ours(case: latency.Case) -> latency.Case:
+    return case._replace(clients=tuple(client for client in case.clients if client.startswith("pyclient")))
+
+
+@pytest.mark.kafka(security=Security())
 def test_every_client_sends_one_record_at_a_time_and_ours_show_where_its_time_goes(kafka_cluster: LocalCluster) -> None:
-    found = latency.measured(kafka_cluster, tuple(_latencies.CLIENTS), 1, 20, random.Random(1))
-    assert found.keys() == _latencies.CLIENTS.keys()
-    assert all(0 < row["p50"] <= row["p99"] and row["cpu"] >= 0 for row in found.values())
-    timeline = latency.timelines(kafka_cluster, latency.STAGED, 20)
-    assert timeline["stages"].keys() == timeline["counts"].keys() == set(latency.STAGED)
+    plain, *others, secured = latency.CASES
+    cases = [plain, *map(ours, others), secured]
+    found = latency.measured(kafka_cluster, cases, 1, 20, random.Random(1))
+    assert {name: rows.keys() for name, rows in found.items()} == {case.name: set(case.clients) for case in cases}
+    assert all(0 < row["p50"] <= row["p99"] and row["cpu"] >= 0 for rows in found.values() for row in rows.values())
+    timeline = latency.timelines(kafka_cluster, [case._replace(clients=(client,)) for case, client in zip((plain, secured), latency.STAGED, strict=True)], 20)
+    assert len(timeline["stages"]) == len(timeline["counts"]) == 2
     assert all("return of send" in stages for stages in timeline["stages"].values())
     assert all(row["calls"] > 0 for row in timeline["counts"].values())
 
@@ -56,10 +63,12 @@ def test_every_client_commits_transactions_and_passes_records_through(kafka_clus
     assert passed.keys() == _transactions.LOOPS.keys()
 
 
+@pytest.mark.kafka(security=Security())
 def test_every_client_serves(kafka_cluster: LocalCluster) -> None:
-    for case, clients in _services.CASES.items():
+    alike = [*_services.STEADY_CASES][:-1]  # the last one has their partitions and their listener
+    for case in [case for case in _services.CASES if case not in alike]:
         found = services.measured(kafka_cluster, case, 1, 0.3, random.Random(1))
-        assert found.keys() == clients.keys()
+        assert found.keys() == _services.CASES[case].clients.keys()
         assert all(figure >= 0 for row in found.values() for figure in row.values())
         assert [must for must in services.MUSTS if must.case == case and must.row({case: found})]
 

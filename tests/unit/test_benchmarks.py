@@ -3,13 +3,15 @@ heeded."""
 from __future__ import annotations
 
 import argparse
+import itertools
+import random
 import subprocess
 import sys
 from collections.abc import Callable
 
 import pytest
 
-from benchmarks import _latencies, _rounds, _timeline, consume, latency, produce, security, serializers
+from benchmarks import _latencies, _rounds, _services, _timeline, consume, latency, produce, security, serializers
 from benchmarks._consumers import Job, check
 from benchmarks._rounds import Bound, Figure, Variant
 
@@ -94,14 +96,38 @@ def test_consumers_and_producers_over_tls_are_compared_with_ours_of_their_kind()
 
 
 def test_a_must_is_the_ratio_to_the_peers_figure_and_a_missed_one_is_marked() -> None:
-    ours, peer = "pyclient send().result()", "confluent, callback and poll"
-    found = {ours: {"p50": 300.0, "p99": 500.0, "cpu": 60.0}, peer: {"p50": 200.0, "p99": 500.0, "cpu": 50.0}}
+    found = {"lz4": {_latencies.SEND: {"p50": 300.0, "p99": 550.0, "cpu": 60.0}, _latencies.CONFLUENT: {"p50": 200.0, "p99": 500.0, "cpu": 100.0}}}
     rows = list(latency.musts_table(found))[2:]
-    assert [row.split("|")[4:6] for row in rows] == [[" 1.50 ", " ≤ 1.0, missed "], [" 1.00 ", " ≤ 1.0 "], [" 1.20 ", " ≤ 1.5 "]]
+    assert [row.split("|")[5:7] for row in rows] == [[" 1.50 ", " ≤ 1.0, missed "], [" 1.10 ", " ≤ 1.1 "], [" 0.60 ", " ≤ 1.2 "]]
 
 
 def test_a_must_without_a_measurement_is_not_reported() -> None:
-    assert list(latency.musts_table({"pyclient send().result()": {"p50": 1.0}}))[2:] == []
+    assert list(latency.musts_table({"lz4": {_latencies.SEND: {"p50": 1.0}}}))[2:] == []
+
+
+@pytest.mark.parametrize("case", latency.CASES, ids=lambda case: case.name)
+def test_ours_is_held_to_the_peers_figure_in_every_case_that_has_both(case: latency.Case) -> None:
+    held = {(must.client, must.peer) for must in latency.MUSTS if must.case == case.name}
+    pairs = {(_latencies.SEND, _latencies.CONFLUENT), (_latencies.AWAIT, _latencies.AIOKAFKA), (_latencies.POLL, _latencies.CONFLUENT_POLL)}
+    assert held == {pair for pair in pairs if set(pair) <= set(case.clients)}
+
+
+def test_cases_of_one_record_are_chosen_by_parts_of_their_names_and_of_their_clients() -> None:
+    chosen = latency.chosen(arguments(latency.add_arguments, "--cases", "TLS", "--only", "lz4", "--clients", "send().result()"))
+    assert [(case.name, case.clients) for case in chosen] == [("lz4", (_latencies.SEND,)), ("TLS, SCRAM-SHA-512", (_latencies.SEND,))]
+
+
+def test_the_clients_of_a_case_are_measured_one_after_the_other() -> None:
+    those = [Variant(client, case=case) for client in "xyz" for case in "abc"]
+    order = _rounds.shuffled(those, random.Random(1))
+    assert len([case for case, _ in itertools.groupby(order, key=lambda each: each.case)]) == 3
+    assert sorted(order) == sorted(those)
+    assert order != sorted(those, key=lambda each: each.case)
+
+
+def test_records_go_to_all_partitions_in_turns_and_where_the_client_wants_if_there_is_one() -> None:
+    assert list(itertools.islice(_services.in_turns(3, None), 5)) == [0, 1, 2, 0, 1]
+    assert list(itertools.islice(_services.in_turns(1, None), 2)) == [None, None]
 
 
 def test_stages_of_a_record_add_up_to_its_time_when_two_threads_run_at_once() -> None:
@@ -115,7 +141,7 @@ def test_stages_of_a_record_add_up_to_its_time_when_two_threads_run_at_once() ->
 def test_records_of_the_warm_up_do_not_count() -> None:
     warmed: list[None] = []
     watch = _latencies.Stopwatch(10, lambda: warmed.append(None))
-    assert len(list(watch.records())) == 10 + _latencies.WARM_UP
+    assert len(list(watch.records())) == 10 + _latencies.warm_up(10)
     assert warmed == [None]
     assert watch.figures().keys() == {"p50", "p99", "cpu"}
 
