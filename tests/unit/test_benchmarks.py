@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks import _latencies, _rounds, _services, _timeline, consume, latency, produce, security, serializers
+from benchmarks import _latencies, _rounds, _services, _timeline, consume, latency, produce, security, serializers, transactions
 from benchmarks._consumers import Job, check
 from benchmarks._rounds import Bound, Figure, Variant
 
@@ -128,6 +128,13 @@ def test_the_clients_of_a_case_are_measured_one_after_the_other() -> None:
 def test_records_go_to_all_partitions_in_turns_and_where_the_client_wants_if_there_is_one() -> None:
     assert list(itertools.islice(_services.in_turns(3, None), 5)) == [0, 1, 2, 0, 1]
     assert list(itertools.islice(_services.in_turns(1, None), 2)) == [None, None]
+
+
+def test_each_way_of_the_loop_must_pass_on_twice_as_many_records_a_second() -> None:
+    figures = {"cpu_us": 1.0, "per_s": 10.0}
+    loop = dict.fromkeys(("pyclient ExactlyOnce, a poll each", "pyclient ExactlyOnce, Arrow, a poll each", "confluent"), figures)
+    rows = list(transactions.musts_table({"loop": loop}))[2:]
+    assert [row.split("|")[3:6] for row in rows] == [[" per_s ", " 1.00 ", " ≥ 2, missed "]] * 2
 
 
 def test_stages_of_a_record_add_up_to_its_time_when_two_threads_run_at_once() -> None:
