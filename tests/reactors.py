@@ -20,6 +20,7 @@ class Sleepless:
     """A poller in which no thread sleeps; it has no descriptors, of which thousands of examples would have too many."""
 
     shared = False
+    wakes_any = False
     arms = False
 
     def register(self, descriptor: int, sink: Sink) -> int:

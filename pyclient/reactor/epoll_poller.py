@@ -25,6 +25,7 @@ class EpollPoller:
     """Implements `pyclient.reactor.pollers.Poller`. The fields are declared in epoll_poller.pxd."""
 
     shared = True
+    wakes_any = True
     arms = False
 
     def __cinit__(self):

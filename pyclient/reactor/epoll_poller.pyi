@@ -6,6 +6,7 @@ from pyclient.reactor.pollers import Sink
 @final
 class EpollPoller:
     shared: bool
+    wakes_any: bool
     arms: bool
     def register(self, descriptor: int, sink: Sink) -> int: ...
     def arm(self, token: int, events: int) -> None: ...

@@ -21,6 +21,7 @@ class LoopPoller:
     """Nothing sleeps in it: events lead to steps of the reactor. `bind` comes first."""
 
     shared = False
+    wakes_any = False
     arms = True
 
     def __init__(self, clock: Callable[[], float]) -> None:

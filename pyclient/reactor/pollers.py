@@ -29,6 +29,10 @@ class Poller(Protocol):
         """Whether several threads may sleep in it."""
 
     @property
+    def wakes_any(self) -> bool:
+        """Whether the system chooses which one of them an event wakes: then the background thread stands aside."""
+
+    @property
     def arms(self) -> bool:
         """Whether it reports a change only after `arm`; else it reports each, and `arm` does nothing."""
 
@@ -61,6 +65,7 @@ class SelectorPoller:
     """
 
     shared = False
+    wakes_any = False
     arms = True
 
     def __init__(self, clock: Callable[[], float], make: Callable[[], selectors.BaseSelector] = selectors.DefaultSelector) -> None:

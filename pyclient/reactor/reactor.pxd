@@ -94,6 +94,7 @@ cdef class Reactor:
     cdef long long _number
     cdef double _deadline            # what the poller knows
     cdef bint _shared                # several threads may sleep in the poller
+    cdef bint _stands_aside          # the background thread, while callers lead
     cdef Waiter _polling             # the caller that sleeps in the poller
     cdef Aside _aside                # where the background thread stands meanwhile
     cdef object _followers           # callers that wait at their gates

@@ -187,7 +187,7 @@ class Reactor:
 
     def __init__(self, poller, clock=time.monotonic, defers=False):
         self.poller, self.clock, self._defers = poller, clock, defers
-        self._notify, self._shared = poller.wake, poller.shared
+        self._notify, self._shared, self._stands_aside = poller.wake, poller.shared, poller.wakes_any
         self._events, self._soon, self._posted, self._timers, self._followers = Queue(), Queue(), [], [], deque()
         self._deadline = INFINITY
 
@@ -296,8 +296,9 @@ class Reactor:
         """The background thread: sleep and lead until `close`."""
         self._background = this_thread()
         while not self.closed:
-            with cython.nogil:
-                stand_aside(cython.address(self._aside))
+            if self._stands_aside:
+                with cython.nogil:
+                    stand_aside(cython.address(self._aside))
             if self._polling_has_ended(None):  # the event that was to wake it woke this thread
                 self.poller.wake()
                 time.sleep(ASIDE_S)  # not in the poller, so that it gets the next one

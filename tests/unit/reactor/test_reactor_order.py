@@ -276,6 +276,7 @@ def test_a_wait_ends_in_the_pass_behind_the_one_that_ended_it_and_leaves_the_res
         """Where an event has come."""
 
         shared = True
+        wakes_any = False
 
         def sleep(self, timeout: float | None) -> list[tuple[Sink, int]]:
             return [(end, READABLE)]

@@ -24,7 +24,7 @@ class CountedPoller:
 
     def __init__(self, inner: Poller) -> None:
         self._inner = inner
-        self.shared = inner.shared
+        self.shared, self.wakes_any = inner.shared, inner.wakes_any
         self.sleepers: set[int] = set()
         self.most: int = 0
         for name in ("register", "arm", "unregister", "wake", "set_deadline", "close"):
