@@ -79,6 +79,7 @@ SHARING: Final[Mapping[str, str]] = {
     "tests/broker/durability/test_exactly_once.py": "three brokers",
     "tests/broker/durability/test_groups_of_readers.py": "three brokers",
     "tests/broker/durability/test_three_brokers.py": "three brokers",
+    "tests/broker/matrix/test_matrix.py": "one secured broker, and three",
     "tests/broker/test_admin_replicas.py": "three brokers",
     "tests/broker/test_failover.py": "three brokers",
     "tests/broker/test_secure_connections.py": "one secured broker, and three",

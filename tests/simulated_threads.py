@@ -21,7 +21,7 @@ from pyclient.testing.simulation.loop import SimulationLoop
 
 @contextlib.contextmanager
 def inside(world: World, client: str) -> Iterator[None]:
-    """As `World.inside`, for sync clients. The thread that makes them is the only one that uses them, and closes them."""
+    """As `World.inside`, for sync clients. The thread that makes them alone uses them, and closes them."""
     with using(attrs.evolve(world.environment(client), poller=lambda: SimulatedPoller(world.loop))):
         yield
 

@@ -50,7 +50,7 @@ def test_ten_minutes_of_waiting_take_none() -> None:
 def test_a_member_sends_heartbeats_while_the_user_waits_for_another_client() -> None:
     with World(1) as world, inside(world, "readers"):
         world.cluster.create_topic("orders")
-        options: dict[str, Any] = {"bootstrap_servers": world.bootstrap_servers, "topics": ["orders"], "heartbeat_interval_ms": 3_000, "session_timeout_ms": 10_000}
+        options: dict[str, Any] = {"bootstrap_servers": world.bootstrap_servers, "topics": ["orders"], "session_timeout_ms": 10_000}
         with Consumer(group_id="one", **options) as member, Consumer(group_id="other", **options) as other:
             member.poll(1.0)
             other.poll(100.0)
