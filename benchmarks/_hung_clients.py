@@ -66,7 +66,7 @@ class Seen:
         self.note("read")
 
     @property
-    def under_way(self) -> bool:
+    def in_flight(self) -> bool:
         return all(self.times.values())
 
 
@@ -173,7 +173,7 @@ def main() -> None:
     threads = [threading.Thread(target=produce, args=(client, seen, job.rate, stop)), threading.Thread(target=consume, args=(client, seen, stop))]
     for thread in threads:
         thread.start()
-    while not seen.under_way:
+    while not seen.in_flight:
         time.sleep(0.05)
     print("ready", flush=True)
     sys.stdin.readline()

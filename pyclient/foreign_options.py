@@ -1,7 +1,7 @@
 """Applies option names and values of other clients, so that their configuration can be pasted.
 
-A name of `foreign_option_table` is renamed or ignored, with one warning per process, or refused. Knows no type or
-range: the results are validated like any other setting.
+A name of `foreign_option_table` is renamed or ignored, with one warning per process, or refused. Independent of types
+or ranges: the results are validated like any other setting.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Metrics: their declarations, and the registry that holds their values.
 
 Names are Kafka's own. Updates cost well under a microsecond and happen per request or per batch, never per record.
-Knows no clock: the time of a sample is an argument, in monotonic seconds.
+Independent of clocks: the time of a sample is an argument, in monotonic seconds.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Finds plugins by name.
 
 A plugin is given as an object, a class, a registered name (an entry point) or ``"package.module:Class"``; `load_plugin`
-turns each into the object. Knows no client. What a plugin must have is in `pyclient.plugins`.
+turns each into the object. Independent of clients. What a plugin must have is in `pyclient.plugins`.
 """
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ class SeesNewBatches(Protocol):
 
 class Serializer(Protocol[T_contra]):
     """Serializes keys or values of a type. ``headers`` may be left out of the signature. A plain function serves too;
-    it is not called for None. Optional powers, looked up once when the client is made: `KnowsItsRole`, `AddsHeaders`,
-    `PreparesValues`."""
+    it is not called for None. Optional protocols, looked up once when the client is made: `KnowsItsRole`,
+    `AddsHeaders`, `PreparesValues`."""
 
     def serialize(self, topic: str, value: T_contra, headers: Headers, /) -> bytes | None:
         """The bytes; None stays None (a tombstone). None for any other value is refused, unless the producer's
@@ -91,8 +91,8 @@ class Serializer(Protocol[T_contra]):
 
 
 class Deserializer(Protocol[T_co]):
-    """Deserializes keys or values to a type. ``headers`` may be left out of the signature. Optional powers, looked up
-    once when the client is made: `KnowsItsRole`, `PreparesData`."""
+    """Deserializes keys or values to a type. ``headers`` may be left out of the signature. Optional protocols, looked
+    up once when the client is made: `KnowsItsRole`, `PreparesData`."""
 
     def deserialize(self, topic: str, data: bytes | None, headers: Headers, /) -> T_co:
         """The value; None stays None (a tombstone). Called once per record; in a `Consumer` it may block the caller."""

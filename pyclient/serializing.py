@@ -1,7 +1,7 @@
-"""Makes one kind of function of all that serves as serializer or deserializer, and looks up its optional powers.
+"""Makes one kind of function of all that serves as serializer or deserializer, and looks up its optional protocols.
 
-Knows no client and no format. Rule: powers are looked up once, when a client is made; one that a plugin does not have
-costs nothing per record.
+Independent of clients and formats. Rule: protocols are looked up once, when a client is made; one that a plugin does
+not have costs nothing per record.
 """
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ AnyDeserializer: TypeAlias = (
 
 @attrs.frozen
 class LoadedSerializer:
-    """A serializer with its powers."""
+    """A serializer with its protocols."""
 
     serialize: Callable[[str, Any, Headers], bytes | Serialized | None]
     """(topic, value, headers) → bytes or None; `Serialized` only if it *adds_headers*."""
@@ -73,7 +73,7 @@ class LoadedSerializer:
 
 @attrs.frozen
 class LoadedDeserializer:
-    """A deserializer with its powers."""
+    """A deserializer with its protocols."""
 
     deserialize: Deserialize
     prepare: Prepare | None = None

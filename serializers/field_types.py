@@ -1,4 +1,4 @@
-"""Converts JSON's values to the annotated types of dataclasses and back. Knows no JSON text and no topics.
+"""Converts JSON's values to the annotated types of dataclasses and back. Independent of JSON text and topics.
 
 Types are looked at once, when a serde is made: what cannot be converted is refused there. Rule: the cost of any data
 is linear in its size, so a union has at most one type that may be a list, and one that may be an object.

@@ -1,4 +1,4 @@
-"""What reads and writes JSON: Python's own module, or orjson. Knows no topics and no types of users."""
+"""What reads and writes JSON: Python's own module, or orjson. Independent of topics and types of users."""
 from __future__ import annotations
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""How requests reach a schema registry: URLs, TLS, logins, limits, retries. Knows no schemas.
+"""How requests reach a schema registry: URLs, TLS, logins, limits, retries. Independent of schemas.
 
 Errors show URLs without user and query, and nothing of a request but its path. Wrong passwords and certificates are
 raised at once; what may pass (no connection, HTTP 5xx) is tried again at the next URL.

@@ -1,6 +1,6 @@
 """What serdes of a schema registry share: the subject's name, the schema's id in the data or a header, the cache.
 
-Decides when the registry is asked: once per topic and new schema. Knows no format of values.
+Decides when the registry is asked: once per topic and new schema. Independent of the format of values.
 """
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What Spark's garbage collection after each task need not look at.
 
-Knows no clients. A Python worker of Spark collects all garbage after each task. That visits every object of every
+Independent of clients. A Python worker of Spark collects all garbage after each task. That visits every object of every
 module the process has loaded, which costs more CPU than many a task.
 """
 from __future__ import annotations

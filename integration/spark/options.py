@@ -1,4 +1,4 @@
-"""Spark's option names and what they ask of us: checked, typed, or refused with the way out. Knows no broker.
+"""Spark's option names and what they ask of us: checked, typed, or refused with the way out. Independent of brokers.
 
 Names arrive in lower case; messages show them as Spark's documentation writes them. Nothing is ignored in silence:
 what Spark's own source accepts and means nothing here is logged, once in a process. The clients' options are loaded

@@ -1,7 +1,7 @@
 """One producer, and one consumer, per worker process and set of options, shared by its tasks.
 
-Knows no rows. Rule: between two tasks no record waits in a producer. A task that succeeds has flushed it; the client
-of a task that fails is discarded. (Spark kills its workers: close and exit handlers may never run.)
+Independent of rows. Rule: between two tasks no record waits in a producer. A task that succeeds has flushed it; the
+client of a task that fails is discarded. (Spark kills its workers: close and exit handlers may never run.)
 """
 from __future__ import annotations
 

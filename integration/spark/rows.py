@@ -1,6 +1,6 @@
 """Rows of a DataFrame as records: which columns mean what, and one task's rows into its worker's producer.
 
-`check_columns` runs on the driver, before any task; `write_rows` in tasks. Knows no queries and no batches.
+`check_columns` runs on the driver, before any task; `write_rows` in tasks. Independent of queries and batches.
 """
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Spark puts its own ``pyspark.zip`` in front of ``PYTHONPATH``. Python compiles what it imports from an archive at each
 start, although the installed PySpark is compiled already. Beside it stands a JAR of Spark's, which Python lists. A
-small script takes both off the path. Knows no Java and no sessions.
+small script takes both off the path. Independent of Java and sessions.
 """
 from __future__ import annotations
 

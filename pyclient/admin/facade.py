@@ -61,7 +61,7 @@ class AsyncAdmin(AsyncPlanCalls, AsyncGroupCalls, AsyncTransactionCalls, AsyncAc
 
     def metrics(self) -> dict[str, float]:
         """The current metrics, by Kafka's names. Never waits."""
-        return self._core.figures()
+        return self._core.metric_values()
 
     async def close(self) -> None:
         """Close the client; calls under way raise ClientClosedError. Idempotent."""

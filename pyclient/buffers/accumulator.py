@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
 """Collects records into batches: user threads append, the client's reactor takes batches that are ready.
 
-Knows records, partitions, memory and the linger; knows no brokers, requests or sockets. What it does under its lock
+Independent of brokers, requests and sockets. What it does under its lock
 is in `pending_batches` (batches), `batch_memory` (buffers and waiters), `ready_queues` (what may leave) and `queues`
 (topics).
 Rules: there is one lock, never held while compressing or calling user code. A buffer returns to the pool only when

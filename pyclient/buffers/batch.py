@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
 """A batch of one partition's records: written into a buffer, sealed, sent with a new header at each attempt.
 
-Knows records and bytes; knows no memory limit, queues or brokers. Threads append to it under the Accumulator's lock.
+Independent of memory limits, queues and brokers. Threads append to it under the Accumulator's lock.
 """
 import cython
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
 """The memory of batches: buffers from the pool, bytes per partition, and the senders that wait for memory.
 
-Knows batches, partitions and the pool; knows no records or linger. Every call is made under the Accumulator's lock.
+Independent of records and lingers. Every call is made under the Accumulator's lock.
 Rule: partitions without a leader hold at most half the memory together, so they cannot block the others.
 """
 import cython

@@ -5,7 +5,7 @@
 A run is a sequence of records that went into one batch. A bulk without keys has about one run per batch; when every
 record goes to another partition, each is a run of 24 bytes. A rejected record is a failed batch of its own, so all
 failures are reported alike.
-Knows outcomes and the callbacks that wait for them; knows no buffers, sockets or loops.
+Independent of buffers, sockets and loops.
 """
 import cython
 from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawRealloc

@@ -1,7 +1,7 @@
 # cython: language_level=3, freethreading_compatible=True
 """Delivery results: one `BatchResult` per batch, completed once, and one small `Delivery` per record that refers to it.
 
-Knows outcomes and the callbacks that wait for them; knows no sockets, loops or buffers (a delivery never keeps a
+Independent of sockets, loops and buffers (a delivery never keeps a
 buffer alive).
 """
 import cython

@@ -1,7 +1,7 @@
 # cython: language_level=3, freethreading_compatible=True
 """Fetched data between the reactor, which puts it, and one user thread, which takes it; bounded in bytes, undecoded.
 
-Knows entries, partitions and generations; knows no brokers and no records. Rule: what was fetched for an older
+Independent of brokers and records. Rule: what was fetched for an older
 generation of a partition (before a seek or a new assignment) is never returned (C03). Only the entry that was taken
 last has open batches (B06).
 

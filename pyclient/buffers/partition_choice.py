@@ -1,8 +1,8 @@
 # cython: language_level=3, freethreading_compatible=True, embedsignature=True
 """The partition of a record: the one that the caller passes, or the partitioner's, which is checked.
 
-Knows no hashes or queues. It runs once per record, in the sender's thread, and is compiled because calling a Python
-function would cost more than hashing the key. It holds no lock: partitioners are user code.
+Independent of hashes and queues. It runs once per record, in the sender's thread, and is compiled because calling a
+Python function would cost more than hashing the key. It holds no lock: partitioners are user code.
 """
 import cython
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
 """The batches that are not done: opened with their first record, filled, detached, split, dropped, released.
 
-Knows batches, queues, memory and the linger; knows no threads or compression.
+Independent of threads and compression.
 Every call is made under the Accumulator's lock.
 Rules: a queue's batches leave only from its head. A buffer returns to the pool only through `release`, called when
 nothing reads it (P07).

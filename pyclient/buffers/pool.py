@@ -1,7 +1,7 @@
 # cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """Byte buffers for batches: how many bytes are used, which buffers are free, which senders wait for one.
 
-Knows sizes and waiters; knows no records, partitions or clocks. Every call is made under the Accumulator's lock.
+Independent of records, partitions and clocks. Every call is made under the Accumulator's lock.
 Rules: used, charged and free bytes together never exceed ``total``. Waiters are served strictly in order of arrival
 (P03), except those set aside because their partition may take no memory yet. Compiled also because between two lines
 of an interpreted function Ctrl-C could raise, and lose a buffer.

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
 """The topics of a producer: a batch queue per partition, and the sticky partition of keyless records (KIP-794).
 
-Knows partitions and which of them have a leader; knows no records or buffers.
+Independent of records and buffers.
 Every call is made under the Accumulator's lock, except reads of a topic's queues and of the available ones.
 """
 import cython

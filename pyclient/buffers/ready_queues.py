@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
 """Which queues have a batch that may leave, when the next linger ends, and whether the reactor has to be woken for it.
 
-Knows queues and the states of their batches; knows no memory or records. Every call is made under the Accumulator's
+Independent of memory and records. Every call is made under the Accumulator's
 lock.
 Rule: a queue is listed once. The reactor holds it from `take` until `refresh` returns False: nothing of it may leave.
 """

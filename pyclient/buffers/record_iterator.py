@@ -1,8 +1,7 @@
 # cython: language_level=3, freethreading_compatible=True, embedsignature=True
 """The iterator of ``for record in consumer``: no Python frame runs between two records.
 
-A generator would cost as much as making a record does. Knows cursors and the callbacks of the consumer; knows no
-offsets.
+A generator would cost as much as making a record does. Independent of offsets.
 """
 import cython
 from cython.cimports.pyclient.codec.batches import BatchRecordIterator

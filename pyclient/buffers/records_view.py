@@ -1,8 +1,8 @@
 """Records as a poll returns them: views of fetched batches.
 
-An object is made when a record is looked at; deserializers run when it is taken. Knows batches and offsets; knows no
-brokers and no groups. `collect` is the only reader of a `FetchBuffer`. Rule: whatever is raised while records are
-taken, each record is returned, dropped on purpose, or still buffered: never lost (C06).
+An object is made when a record is looked at; deserializers run when it is taken. Independent of brokers and groups.
+`collect` is the only reader of a `FetchBuffer`. Rule: whatever is raised while records are taken, each record is
+returned, dropped on purpose, or still buffered: never lost (C06).
 """
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 One thread loads a chunk; the Accumulator then writes many of its records while it holds its lock once. A record that
 cannot be sent is rejected under its index, the others are sent.
-Knows records; knows no batches, memory or partitions' queues.
+Independent of batches, memory and partitions' queues.
 """
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE

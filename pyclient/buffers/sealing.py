@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
 """Compresses and checksums the records of a detached batch, in the thread that detached it, without a lock.
 
-Knows codecs and bytes; knows no queues, memory or states. Compiled although nothing here is hot: in an interpreted
+Independent of queues, memory and states. Compiled although nothing here is hot: in an interpreted
 function Ctrl-C could raise between two lines, and no other call would seal the batch.
 """
 import cython

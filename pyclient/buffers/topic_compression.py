@@ -1,7 +1,7 @@
 # cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The compression of each topic's batches: `compression_type` for all, `compression_by_topic` for some.
 
-Knows codecs and bytes; knows no batches or memory.
+Independent of batches and memory.
 """
 from __future__ import annotations
 

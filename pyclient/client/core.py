@@ -234,7 +234,7 @@ class ClientCore:
             return BootstrapError(self.connections.failure_report(), waited_s=waited)
         return error
 
-    def figures(self) -> dict[str, float]:
+    def metric_values(self) -> dict[str, float]:
         """The metrics by name, as they stand now."""
         self.check_process()
         return dict(self.metrics.snapshot(self.clock()))

@@ -1,7 +1,7 @@
 # cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The driver of one client: polls the managers in a fixed order until none emits a request, then sleeps.
 
-Knows managers, connections and the clock; knows no topics. Everything runs in steps of the client's reactor.
+Independent of topics. Everything runs in steps of the client's reactor.
 """
 from __future__ import annotations
 

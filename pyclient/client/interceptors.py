@@ -1,6 +1,6 @@
 """Runs the interceptors of producers and consumers, one after the other.
 
-What one raises is logged and stops none of the others. Knows no brokers and no positions. Rule: a producer's
+What one raises is logged and stops none of the others. Independent of brokers and positions. Rule: a producer's
 interceptor can change a record and send it elsewhere, but neither drop nor fail it. A consumer's interceptor can leave
 records out, but neither change nor add any.
 """

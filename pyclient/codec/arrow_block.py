@@ -2,7 +2,7 @@
 # cython: freethreading_compatible=True, embedsignature=True
 """The Arrow C data interface: a tree of columns in one block of memory, freed with its root.
 
-Knows nodes and buffers; knows no records and no types of columns. The structures are declared in arrow_block.pxd.
+Independent of records and types of columns. The structures are declared in arrow_block.pxd.
 """
 import cython
 from cython.cimports.cpython.mem import PyMem_RawFree

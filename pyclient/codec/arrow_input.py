@@ -4,7 +4,7 @@ Checks names and types; an error names the column. Arrow converts the values, a 
 Arrow trusts the lengths and offsets of data that was made elsewhere. So lengths are compared with the sizes of their
 buffers first; what Arrow converts, or shows as Python's objects, is validated wholly; other offsets are compared by
 `arrow_columns` when they are read. Memory must not change while Arrow converts it.
-Knows pyarrow (imported on first use); knows no producers.
+Independent of producers.
 """
 from __future__ import annotations
 

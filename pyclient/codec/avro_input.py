@@ -1,7 +1,7 @@
 """Arrow data of many types in the few that `AvroRows` encodes, by a schema's tree.
 
 Only such types become one another as hold the same values; what would lose digits or time is refused. An error names
-the field. Knows pyarrow; knows no topics.
+the field. Independent of topics.
 """
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Avro schemas as trees of columns: programs for the compiled readers and writers, and their Arrow types and arrays.
 
-Knows schemas as fastavro parsed them (names are full) and pyarrow; knows no data and no registry.
+Independent of data and registry.
 """
 from __future__ import annotations
 

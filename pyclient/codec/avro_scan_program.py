@@ -1,7 +1,7 @@
 """Avro schemas as programs of `AvroScan`: every schema has one, also with unions of several types and types inside
 themselves.
 
-Knows schemas as fastavro parsed them; knows no data.
+Independent of data.
 """
 from __future__ import annotations
 

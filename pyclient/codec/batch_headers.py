@@ -5,7 +5,7 @@
 Before format 2 there were no batches: every message stands for itself, and a compressed one holds others. Uncompressed
 messages in a row are read as one batch, so that a response of small messages needs few objects. Brokers of 4.x still
 return both formats from old segments (KIP-724).
-Knows headers; knows no records.
+Independent of records.
 """
 import cython
 from cython.cimports.libc.stdint import int8_t, int64_t

@@ -7,7 +7,7 @@ Reading has two steps. `read_batches` splits a response and parses the fixed hea
 record once and checks every length. The old message formats 0 and 1 are first written as format 2. Decoding afterwards
 repeats no check and cannot fail. Any damage raises `CorruptRecordError` and nothing else, before memory is
 allocated for it.
-Knows no positions, transactions or consumers.
+Independent of positions, transactions and consumers.
 """
 import cython
 from cython.cimports.cpython.buffer import Py_buffer

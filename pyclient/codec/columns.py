@@ -6,7 +6,7 @@ Two steps per chunk: add up what its records hold, which an opened batch already
 take one block of memory for all its columns, fill it in one pass without the GIL, and hand it over through the Arrow C
 data interface: ten calls into pyarrow for ten columns would cost more than a thousand records do. Arrow's string and
 binary columns count in 32 bits, so a chunk ends before one of them would hold more than `chunk_bytes`.
-Knows batches and pyarrow (imported on first use); knows no consumers.
+Independent of consumers.
 """
 import cython
 from cython.cimports.cpython.mem import PyMem_RawMalloc

@@ -1,7 +1,7 @@
 """Compressing and decompressing the records of a batch, in the framings that Kafka's other clients read and write.
 
 The codecs are cramjam's, and zlib for reading gzip; all release the GIL. What is decided here is the framing and the
-bound on what comes out. Knows nothing of batches.
+bound on what comes out. Independent of batches.
 
 Framings. gzip and zstd are plain. Snappy is written in xerial's framing, as Java does, because old Java readers know
 no other; raw snappy is read too. LZ4 is written as a frame of independent 64 KiB blocks, because Java's reader refuses

@@ -2,7 +2,7 @@
 
 This is the protocol type ``consumer``: a version, then its fields. Each version only appends fields. So data of a newer
 client is decoded as the newest version known here, without the fields it appended. Brokers do not check these bytes, so
-every length is checked here. Knows nothing about joining a group or about assignors. Sources: KIP-429 (version 1: owned
+every length is checked here. Independent of joining a group and of assignors. Sources: KIP-429 (version 1: owned
 partitions), KIP-792 (2: generation), KIP-881 (3: rack).
 """
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 Decompressors grow their output until memory ends; a few hostile bytes become gigabytes. Every format here has its
 block sizes uncompressed, and a block's output is bounded. So one pass over the block headers bounds the output, the
-output is allocated once, at most that large, and the decompressor can only fill it. Knows nothing of record batches.
+output is allocated once, at most that large, and the decompressor can only fill it. Independent of record batches.
 Compiled, because empty blocks take three to five bytes: a megabyte of them kept interpreted code busy for half a
 second.
 Formats: RFC 8878 (zstd), the LZ4 frame format 1.6, snappy's format description, and xerial's framing of snappy.

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: freethreading_compatible=True, embedsignature=True
-"""The record that a consumer returns. Knows its fields; knows no batches, buffers or clients.
+"""The record that a consumer returns. Independent of batches, buffers and clients.
 
 A `Record` holds only bytes, text and C integers, so no cycle can go through it and the garbage collector never visits
 it: a million kept records cost the collector nothing. That is why key and value must be exact ``bytes``. A

@@ -4,7 +4,7 @@
 
 Names that are not UTF-8: brokers store them, and Java's consumer shows U+FFFD for what it cannot decode. Such records
 are written again with the names that are shown, so that records and Arrow columns show the same and neither checks a
-name. Knows records; knows no batches.
+name. Independent of batches.
 """
 import cython
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING

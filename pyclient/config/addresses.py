@@ -1,4 +1,4 @@
-"""Parses lists of broker addresses. Knows no DNS: names stay names."""
+"""Parses lists of broker addresses. Independent of DNS: names stay names."""
 from __future__ import annotations
 
 import ipaddress

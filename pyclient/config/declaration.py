@@ -1,6 +1,6 @@
 """How an option is declared, and how a user's settings become a checked, frozen config object.
 
-Knows nothing of any single option: those are declared in ``client``, ``security``, ``producer``, ``consumer`` and
+Independent of any single option: those are declared in ``client``, ``security``, ``producer``, ``consumer`` and
 ``admin``. From one declaration come validation, defaults, dotted names, the typed keyword signature, ``describe()``,
 the page of options and the answer to a typo. Other clients' names are resolved by `pyclient.foreign_options`.
 """

@@ -336,7 +336,7 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
 
     def metrics(self) -> dict[str, float]:
         """The current metrics, by Kafka's names."""
-        return self._core.figures()
+        return self._core.metric_values()
 
     # ---- close ------------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from pyclient.client.core import ClientCore
 from pyclient.consumer.commit_order import Turn
 from pyclient.consumer.commits import Commits
 from pyclient.consumer.membership import membership
-from pyclient.consumer.opener import Opener
+from pyclient.consumer.batch_decompressor import BatchDecompressor
 from pyclient.runtime.environment import ASSIGNOR_THREAD
 from pyclient.runtime.offload import Offload
 from pyclient.runtime.portals import Portal
@@ -61,7 +61,7 @@ class ConsumerCore(ClientCore):
         """Commits that succeeded, in order; the user's thread takes them from here."""
         self._new_data = Event(self.reactor)
         self._waiter: Waiter | None = None
-        self._opener = Opener(self.buffer, self.environment, self.reactor, config.fetch_buffer_memory, self._new_data.set)
+        self._decompressor = BatchDecompressor(self.buffer, self.environment, self.reactor, config.fetch_buffer_memory, self._new_data.set)
         self._unanswered_since: float | None = None
         self._joins = "joined; "  # what the next assignment is logged as
         self._logged: frozenset[TopicPartition] = frozenset()
@@ -106,7 +106,7 @@ class ConsumerCore(ClientCore):
         self.check_open()
         try:
             async with Timeout(self.reactor, timeout):
-                while not (self._opener.has_data() or self.buffer.woken or self.buffer.nudged):
+                while not (self._decompressor.has_data() or self.buffer.woken or self.buffer.nudged):
                     self._new_data.clear()
                     await self._new_data.wait()
         except TimeoutError:
@@ -368,7 +368,7 @@ class ConsumerCore(ClientCore):
         finally:
             await super().close()
             self._offload.close()
-            self._opener.close()
+            self._decompressor.close()
             self.buffer.wake()
 
     async def _close_sessions(self) -> None:

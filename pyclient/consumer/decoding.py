@@ -1,6 +1,6 @@
 """What deserializers make of fetched records, and what async consumers await before that.
 
-Knows no positions. Rule: nothing here waits; a record that is not prepared stays in the buffer until it is.
+Independent of positions. Rule: nothing here waits; a record that is not prepared stays in the buffer until it is.
 """
 from __future__ import annotations
 

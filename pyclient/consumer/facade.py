@@ -348,7 +348,7 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
 
     def metrics(self) -> dict[str, float]:
         """The current metrics, by Kafka's names."""
-        return self._core.figures()
+        return self._core.metric_values()
 
     # ---- close ------------------------------------------------------------------------------------------------------
 

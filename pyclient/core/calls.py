@@ -17,7 +17,7 @@ from pyclient.core.controllers import not_of_controllers
 from pyclient.core.manager import Manager, Outcome, Ready, Reply, Request, Unknown, Use, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.core.acl_errors import error_of
-from pyclient.core.silence import patience
+from pyclient.core.silence import silence_timeout_s
 from pyclient.errors import KafkaError, KafkaTimeoutError, ProtocolError, UnknownServerError
 
 
@@ -81,20 +81,21 @@ Finish: TypeAlias = Callable[[Any, BaseException | None], object]
 
 @attrs.define(eq=False)
 class Call:
-    """One operation. *judge* interprets a response; *finish* is called once, with (result, None) or (None, error)."""
+    """One operation. *classify* interprets a response; *finish* is called once, with (result, None) or (None,
+    error)."""
 
     what: str
     api: Api
     target: Target
     fields: Callable[[int], dict[str, object]]
-    judge: Callable[[Any], CallOutcome]
+    classify: Callable[[Any], CallOutcome]
     finish: Finish
     deadline: float | None
     use: Use | None = None  # None: the usual connection for its target
     versions: VersionRange | None = None  # narrower than those of the API
     once: bool = False  # retriable errors end it too: its caller sends another call then
     timeout: float | None = None  # seconds for one response; None: request_timeout_ms
-    patience: float = 0.0  # at least so many seconds pass before its coordinator is doubted
+    silence_timeout_s: float = 0.0  # at least so many seconds pass before its coordinator is doubted
     attempts: int = 0
     unheard: int = 0  # attempts in a row that got no response
     not_before: float = 0.0
@@ -110,7 +111,7 @@ class KnownCoordinator:
     """The node of a coordinator, and when it last answered or was last looked up."""
 
     node: int
-    heard_at: float
+    last_response_at: float
 
 
 KEY_TYPES_SINCE: Final = 1
@@ -126,7 +127,7 @@ class Calls(Manager):
         self._request_timeout = request_timeout
         self._backoff = backoff
         self._open: dict[Call, None] = {}  # in the order they were submitted
-        self._patience = patience(request_timeout)
+        self._silence_timeout_s = silence_timeout_s(request_timeout)
         self._coordinators: dict[Coordinator, KnownCoordinator] = {}
         self._finding: dict[Coordinator, Call] = {}
         self._replaced: list[int] = []  # former coordinators, which may not have answered everything
@@ -263,7 +264,7 @@ class Calls(Manager):
         if known is None:
             return None
         # JoinGroup and SyncGroup may rightly take long: a hung coordinator looks the same.
-        return max(call.waits_since, known.heard_at) + max(call.patience, self._patience * (2 if call.use is Use.MEMBERSHIP else 1))
+        return max(call.waits_since, known.last_response_at) + max(call.silence_timeout_s, self._silence_timeout_s * (2 if call.use is Use.MEMBERSHIP else 1))
 
     # ---- outcomes ---------------------------------------------------------------------------------------------------
 
@@ -273,7 +274,7 @@ class Calls(Manager):
         return Request(
             node=node, use=call.use or usual, api=call.api, fields=call.fields, timeout=call.timeout or self._request_timeout,
             held=None if call.use is Use.MEMBERSHIP else 0.0,
-            patience=patience(self._request_timeout, call.unheard) if call.target is Anywhere.ANY_NODE else None, versions=call.versions, done=lambda now, outcome: self._answered(now, call, outcome))
+            silence_timeout_s=silence_timeout_s(self._request_timeout, call.unheard) if call.target is Anywhere.ANY_NODE else None, versions=call.versions, done=lambda now, outcome: self._answered(now, call, outcome))
 
     def _answered(self, now: float, call: Call, outcome: Outcome) -> bool:
         """Returns whether the call has ended and nothing is to be done because of it."""
@@ -298,14 +299,14 @@ class Calls(Manager):
 
     def _outcome(self, call: Call, outcome: Outcome) -> CallOutcome:
         if isinstance(outcome, Reply):
-            return _judged(call, outcome.message)
+            return _classified(call, outcome.message)
         return Again(outcome.cause, elsewhere=True) if outcome.cause.retriable else outcome.cause
 
     def _heard(self, now: float, call: Call, outcome: Outcome) -> None:
         call.unheard = call.unheard + 1 if isinstance(outcome, Unknown) else 0
         known = self._coordinators.get(call.target) if isinstance(call.target, Coordinator) else None
         if known is not None and known.node == call.node and isinstance(outcome, Reply):
-            known.heard_at = now
+            known.last_response_at = now
 
     def _lose(self, call: Call) -> None:
         """Another broker is responsible: forget the known one, unless it was found meanwhile."""
@@ -345,10 +346,10 @@ class Calls(Manager):
             "Check the brokers, or use a longer timeout.")
 
 
-def _judged(call: Call, message: Any) -> CallOutcome:
-    """What an answer means. A judge raises where it is none to the request: the next one would be the same."""
+def _classified(call: Call, message: Any) -> CallOutcome:
+    """What an answer means. It raises where it is none to the request: the next one would be the same."""
     try:
-        return call.judge(message)
+        return call.classify(message)
     except KafkaError as error:
         return error
     except Exception as error:  # noqa: BLE001 raised to the waiting caller
@@ -365,7 +366,7 @@ def find_coordinator(target: Coordinator, found: Callable[[Coordinator, int | No
 
     return Call(
         what=f"finding the coordinator of {target}", api=Api.FIND_COORDINATOR, target=Anywhere.ANY_NODE, fields=fields,
-        judge=lambda message: _coordinator_found(target, message), finish=lambda node, error: found(target, node, error), deadline=None,
+        classify=lambda message: _coordinator_found(target, message), finish=lambda node, error: found(target, node, error), deadline=None,
         versions=None if target.kind is KeyType.GROUP else VersionRange(KEY_TYPES_SINCE, SPOKEN[Api.FIND_COORDINATOR].high))
 
 

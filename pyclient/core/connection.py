@@ -1,7 +1,7 @@
 # cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The states of one connection, and the reconnect back-off of one node (M05).
 
-Knows no sockets: `pyclient.net` reports events and acts on the state.
+Independent of sockets: `pyclient.net` reports events and acts on the state.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Up to which offset of each partition all work is done, where records are done in any order.
 
 Knows the offsets that were returned, not those of the log: what is missing between two of them (compacted records,
-markers of transactions, records that were dropped) holds up nothing. Knows no records, threads or commits.
+markers of transactions, records that were dropped) holds up nothing. Independent of records, threads and commits.
 Rule: the position of a partition is its first returned offset that is not done; there is none behind it that is lost.
 """
 from __future__ import annotations

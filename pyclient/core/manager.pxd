@@ -28,7 +28,7 @@ cdef class Request:
     cdef readonly object api
     cdef readonly double timeout
     cdef readonly object held
-    cdef readonly object patience
+    cdef readonly object silence_timeout_s
     cdef readonly object fields
     cdef readonly object versions
     cdef readonly bint answered

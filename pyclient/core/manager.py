@@ -88,20 +88,20 @@ class Request:
     """One request for one node; *fields* (by version) makes its body.
 
     *timeout* is the limit for the response, in seconds. A broker may hold the request for *held* seconds before it
-    answers; None: as long as it takes. After *patience* seconds without a response the outcome is `Unknown`, although
-    the connection stays open: another broker can answer as well, and is asked next. *done* is called with the outcome
-    exactly once. It returns True when no manager has anything to do because of it: then none is polled.
+    answers; None: as long as it takes. After *silence_timeout_s* seconds without a response the outcome is `Unknown`,
+    although the connection stays open: another broker can answer as well, and is asked next. *done* is called with the
+    outcome exactly once. It returns True when no manager has anything to do because of it: then none is polled.
     """
 
     def __init__(self, *, node: int, use: Use, api: Api, timeout: float, done: Callable[[float, Outcome], bool | None],
-                 held: float | None = 0.0, patience: float | None = None, fields: Callable[[int], dict[str, object]] | None = None,
+                 held: float | None = 0.0, silence_timeout_s: float | None = None, fields: Callable[[int], dict[str, object]] | None = None,
                  versions: VersionRange | None = None, answered: bool = True) -> None:
         self.node = node
         self.use = use
         self.api = api
         self.timeout = timeout
         self.held = held
-        self.patience = patience
+        self.silence_timeout_s = silence_timeout_s
         self.fields = fields
         self.versions = versions
         self.answered = answered

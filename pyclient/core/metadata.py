@@ -1,6 +1,6 @@
 """When to request metadata, about which topics, and what to believe of the answer (M01–M03, M06).
 
-Owns the newest `Cluster`. Knows no connections: any node that is ready will do.
+Owns the newest `Cluster`. Independent of connections: any node that is ready will do.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyclient.core.cluster import Cluster, Topic
 from pyclient.core.cluster_view import ClusterView
 from pyclient.core.manager import Manager, NotSent, Outcome, Ready, Reply, Request, Unknown, Use, earliest
 from pyclient.core.metadata_refresh import RefreshTimer, State
-from pyclient.core.silence import patience
+from pyclient.core.silence import silence_timeout_s
 from pyclient.core.topic_interest import BY_ID, Scope, TopicInterest, WantedIds
 from pyclient.errors import KafkaError, error_for
 
@@ -136,7 +136,7 @@ class Metadata(Manager):
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
         """One request at a time."""
         self.needs_poll = self._no_node = False
-        if self._under_way:
+        if self._in_flight:
             return
         self._rebootstrap_when_overdue(now)
         ids, due = self._ids.due(now, self.cluster.names), self.interest.unrequested or self._refresh.is_due(now)
@@ -155,14 +155,14 @@ class Metadata(Manager):
 
     def next_deadline(self) -> float | None:
         """When the next request is due; None while one is under way or no node is ready."""
-        if self._under_way:
+        if self._in_flight:
             return None
         overdue = self._overdue_at()
         return overdue if self._no_node else earliest(self._refresh.deadline(), overdue, self._ids.deadline(self.cluster.names))
 
     @property
-    def _under_way(self) -> bool:
-        return self._refresh.under_way or self._ids.under_way
+    def _in_flight(self) -> bool:
+        return self._refresh.in_flight or self._ids.in_flight
 
     def _request_names(self, node: int, now: float) -> Request:
         # While the rest is fresh, a request is about the new topics only (a partial update, M01).
@@ -183,7 +183,7 @@ class Metadata(Manager):
         if self.of_controllers:
             return Request(node=node, use=Use.CONTROL, api=Api.DESCRIBE_CLUSTER, done=done, timeout=self._request_timeout,
                            fields=lambda version: controllers.describe_fields(), versions=controllers.DESCRIBE,
-                           patience=patience(self._request_timeout, self._unheard))
+                           silence_timeout_s=silence_timeout_s(self._request_timeout, self._unheard))
 
         def fields(version: int) -> dict[str, object]:
             return {
@@ -194,7 +194,7 @@ class Metadata(Manager):
             }
 
         return Request(node=node, use=Use.CONTROL, api=Api.METADATA, done=done, timeout=self._request_timeout, fields=fields, versions=versions,
-                       patience=patience(self._request_timeout, self._unheard))
+                       silence_timeout_s=silence_timeout_s(self._request_timeout, self._unheard))
 
     # ---- outcomes ---------------------------------------------------------------------------------------------------
 

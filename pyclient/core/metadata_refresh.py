@@ -1,6 +1,6 @@
 """When the view of the cluster is refreshed: at its age, or after a back-off when it proved stale (M01).
 
-Knows times and outcomes; knows no topics, nodes or messages.
+Independent of topics, nodes and messages.
 """
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RefreshTimer:
         self._refresh_at = 0.0  # the view's age; due at once when there is no view yet
 
     @property
-    def under_way(self) -> bool:
+    def in_flight(self) -> bool:
         """Whether a request is not answered yet."""
         return self.state is State.REFRESHING or self.state is State.OUTDATED
 

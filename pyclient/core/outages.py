@@ -1,7 +1,7 @@
 """What an operator should read in the log: no broker answers, a topic is missing, a quota is exceeded.
 
-An outage is logged once it has lasted `PATIENCE`, again every `REMINDER`, and when it ends. Knows the view of the
-cluster; knows no sockets: *causes* has the last error of each address.
+An outage is logged once it has lasted `REPORTED_AFTER`, again every `REMINDER`, and when it ends. Independent of
+sockets: *causes* has the last error of each address.
 """
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pyclient.core.silence import LOGGED_AFTER
 from pyclient.errors import BootstrapError, KafkaError, UnknownTopicOrPartitionError, error_for
 
 _log = logging.getLogger(__name__)
-PATIENCE: Final = 2.0
+REPORTED_AFTER: Final = 2.0
 """Seconds that a cluster or topic may be missing in silence: a start, an election or a creation take less."""
 REMINDER: Final = 300.0
-LOOK_EVERY: Final = 1.0
+CHECK_EVERY: Final = 1.0
 WINDOW: Final = 60.0
 MOST_THROTTLED: Final = 10.0
 """Seconds of pauses within a window; more are logged."""
@@ -27,9 +27,9 @@ MOST_THROTTLED: Final = 10.0
 class Outage:
     """One thing that is missing: since when, and when it is next logged."""
 
-    def __init__(self, now: float, patience: float = PATIENCE) -> None:
+    def __init__(self, now: float, report_after: float = REPORTED_AFTER) -> None:
         self.since = now
-        self.report_at = now + patience
+        self.report_at = now + report_after
         self.reported = False
 
     def due(self, now: float) -> bool:
@@ -68,21 +68,21 @@ class Outages(Manager):
         self._causes = causes
         self._cluster: Outage | None = None
         self._topics: dict[str, Outage] = {}
-        self._look_at = 0.0
+        self._next_check = 0.0
 
     def poll(self, now: float, _ready: Ready) -> Iterator[Request]:
         """Log what is due; no request."""
-        if now >= self._look_at:
-            self._look_at = now + LOOK_EVERY
-            self._look_for_cluster(now)
-            self._look_for_topics(now)
+        if now >= self._next_check:
+            self._next_check = now + CHECK_EVERY
+            self._check_cluster(now)
+            self._check_topics(now)
         return iter(())
 
     def next_deadline(self) -> float | None:
         """When to look again; None while nothing is missing."""
-        return self._look_at if self._cluster or self._topics or not self._metadata.settled else None
+        return self._next_check if self._cluster or self._topics or not self._metadata.settled else None
 
-    def _look_for_cluster(self, now: float) -> None:
+    def _check_cluster(self, now: float) -> None:
         silent_since = self._metadata.silent_since
         if silent_since is None:
             if self._cluster is not None and self._cluster.reported:
@@ -91,7 +91,7 @@ class Outages(Manager):
             return
         if self._cluster is None or (self._cluster.since != silent_since and not self._cluster.reported):
             # A broker that hangs delays an answer by a while; another one gives it.
-            self._cluster = Outage(silent_since, LOGGED_AFTER if self._metadata.cluster.nodes else PATIENCE)
+            self._cluster = Outage(silent_since, LOGGED_AFTER if self._metadata.cluster.nodes else REPORTED_AFTER)
         if self._cluster.due(now):
             _log.warning("%s: %s It goes on trying.", self._role, self._silence(now - silent_since))
 
@@ -101,7 +101,7 @@ class Outages(Manager):
             causes = {"the last one": self._metadata.last_error}
         return BootstrapError(causes, waited_s=waited)
 
-    def _look_for_topics(self, now: float) -> None:
+    def _check_topics(self, now: float) -> None:
         missing = set(self._metadata.missing()) if self._cluster is None else set()
         for name in self._topics.keys() - missing:
             gone = self._topics.pop(name)

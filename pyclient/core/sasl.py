@@ -1,7 +1,7 @@
 """SASL authentication as an exchange: the mechanism's messages inside SaslHandshake and SaslAuthenticate.
 
-Knows no mechanism and no secret. Work that a mechanism must compute or await is yielded as `Work` or `Wait`; the caller
-chooses the thread. The exchange returns the session lifetime in seconds; None means unlimited.
+Independent of mechanisms and secrets. Work that a mechanism must compute or await is yielded as `Work` or `Wait`; the
+caller chooses the thread. The exchange returns the session lifetime in seconds; None means unlimited.
 """
 from __future__ import annotations
 

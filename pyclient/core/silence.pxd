@@ -4,12 +4,12 @@ cimport cython
 
 @cython.final
 cdef class Silence:
-    cdef double _patience
+    cdef double _silence_timeout_s
     cdef readonly long long bytes_in
-    cdef readonly double heard_at
-    cdef double _looked_at
+    cdef readonly double last_response_at
+    cdef double _checked_at
     cdef readonly object since
 
     cpdef object answered(self, double now, long long bytes_in)
-    cpdef object look_at(self, object waits_since, object others=*)
-    cpdef bint look(self, double now, object waits_since, long long bytes_in) except -1
+    cpdef object next_check(self, object waits_since, object others=*)
+    cpdef bint is_silent(self, double now, object waits_since, long long bytes_in) except -1

@@ -18,7 +18,7 @@ cdef class TopicInterest:
 
 
 cdef class WantedIds:
-    cdef public bint under_way
+    cdef public bint in_flight
     cdef object _backoff
     cdef object _wanted
     cdef bint _new

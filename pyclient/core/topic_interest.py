@@ -1,7 +1,7 @@
 # cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The topics that metadata is requested for: by name (M01) and by id (N09).
 
-Knows names, ids and when they were last used; knows no requests and no answers.
+Independent of requests and answers.
 """
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class WantedIds:
     separately, with a back-off of their own."""
 
     def __init__(self, backoff: WaitPolicy) -> None:
-        self.under_way = False
+        self.in_flight = False
         """A request for them is not answered yet."""
         self._backoff = backoff
         self._wanted: frozenset[UUID] = frozenset()
@@ -142,11 +142,11 @@ class WantedIds:
 
     def requested(self) -> None:
         """A request with all that are due is under way."""
-        self.under_way, self._new = True, False
+        self.in_flight, self._new = True, False
 
     def answered(self, now: float) -> None:
         """The request has ended, answered or failed. Ids that still have no name wait longer each time."""
-        self.under_way = False
+        self.in_flight = False
         self._fruitless += 1
         self._not_before = now + self._backoff.after(self._fruitless)
 

@@ -1,7 +1,7 @@
 """Errors: one class per error code of brokers, one per failure that the client finds itself.
 
-Knows no sockets, managers or retries: a caller reads the facts (``retriable``, ``refresh``, ``abortable``, ``fatal``)
-and decides. The groups are those of KIP-1050; each class is one row of a table::
+Independent of sockets, managers and retries: a caller reads the facts (``retriable``, ``refresh``, ``abortable``,
+``fatal``) and decides. The groups are those of KIP-1050; each class is one row of a table::
 
     KafkaError ─ code, name, retriable, refresh, abortable, fatal, topic_partition, node
     ├─ RetriableError                   a later call may succeed; the client has retried within its time limits

@@ -81,7 +81,7 @@ class Authentication:
 
     async def _wait_while_muted(self) -> None:
         """M09: as long as the broker throttles this connection, perhaps in its ApiVersions response."""
-        if (remaining := self._connection.muted_for()) > 0:
+        if (remaining := self._connection.throttled_for()) > 0:
             await sleep(self._reactor, remaining)
 
     def _succeeded(self, lifetime: float | None) -> None:

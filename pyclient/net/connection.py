@@ -22,7 +22,7 @@ from pyclient.core.handshake import UNSUPPORTED_VERSION, ClientInfo, HandshakeRe
 from pyclient.core.manager import Frame, NotSent, Outcome, Reply, Request, Unknown, Use, earlier, reply_with
 from pyclient.core.sasl import check_no_login_required
 from pyclient.core.session import Session
-from pyclient.core.silence import LONGEST_PATIENCE, Silence
+from pyclient.core.silence import LONGEST_SILENCE_S, Silence
 from pyclient.errors import DisconnectError, KafkaError, ResponseTimeoutError, UnsupportedVersionError, counted, said_of
 from pyclient.net.authentication import Authentication, run_exchange
 from pyclient.net.frame_reader import SIZE_BYTES, FrameReader
@@ -71,7 +71,7 @@ class Connection:
 
     def __init__(self, label: str, client_id: str | None, *, reactor: Reactor, clock: Callable[[], float], max_frame: int,
                  on_change: Callable[[], None], on_quiet: Callable[[], None], on_lost: Callable[[Connection, KafkaError], None],
-                 answers: AnswerListener, patience: float = LONGEST_PATIENCE) -> None:
+                 answers: AnswerListener, silence_timeout_s: float = LONGEST_SILENCE_S) -> None:
         self.label = label
         self.state = State.CONNECTING
         self.usage = Usage.UNUSED
@@ -79,7 +79,7 @@ class Connection:
         self.session = Session()
         self.ending: Ending | None = None
         self.throttle = Throttle()
-        self.silence = Silence(patience)
+        self.silence = Silence(silence_timeout_s)
         self.idle_since = clock()
         self.secured = False  # by TLS
         self.known_as: str | None = None  # the broker's name in logins, if it is not the host of its address
@@ -139,18 +139,18 @@ class Connection:
         """Bytes received, after TLS."""
         return self.reader.bytes_in
 
-    def muted_for(self) -> float:
+    def throttled_for(self) -> float:
         """Seconds for which the broker throttles this connection (M09)."""
         return self.throttle.until - seconds_of(self._clock)
 
     def next_deadline(self, others: float | None = None) -> float | None:
         """When a request is overdue, throttling ends, the session is to be renewed, or silence is to be looked for.
 
-        *others*: as in `Silence.look_at`.
+        *others*: as in `Silence.next_check`.
         """
         if not self.requests.requests and not self.throttle.until:
             return self.session.renew_at  # all that the usual, idle connection has
-        return earlier(earlier(self.session.renew_at, self.overdue_at()), self.silence.look_at(self._answer_due_since(), others))
+        return earlier(earlier(self.session.renew_at, self.overdue_at()), self.silence.next_check(self._answer_due_since(), others))
 
     def overdue_at(self) -> float | None:
         """When a request is overdue, or throttling ends: all that matters of a connection that is being closed."""
@@ -158,7 +158,7 @@ class Connection:
 
     def is_silent(self, now: float) -> bool:
         """Whether an answer is due and nothing comes."""
-        return self.silence.look(now, self._answer_due_since(), self.bytes_in)
+        return self.silence.is_silent(now, self._answer_due_since(), self.bytes_in)
 
     def _answer_due_since(self) -> float | None:
         since = self.requests.answer_due_since()

@@ -1,7 +1,7 @@
 # cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """Splits bytes from the socket into response frames: one read takes many small ones, a large one has its own buffer.
 
-Knows sizes and buffers; knows no requests. The caller reads into `room`, then calls `received`.
+Independent of requests. The caller reads into `room`, then calls `received`.
 """
 from __future__ import annotations
 

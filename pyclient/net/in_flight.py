@@ -70,7 +70,7 @@ class InFlightRequests:
         made.sent_at = now
         made.deadline = now + request.timeout
         made.end = end
-        made.give_up_at = None if request.patience is None else now + request.patience
+        made.give_up_at = None if request.silence_timeout_s is None else now + request.silence_timeout_s
         made.given_up = False
         self.requests.append(made)
 
@@ -103,7 +103,7 @@ class InFlightRequests:
         return None
 
     def deadline(self) -> float | None:
-        """The earliest deadline, or end of a caller's patience."""
+        """The earliest deadline, or end of what a caller waits."""
         first: float | None = None
         for each in self.requests:
             at = each.deadline if each.give_up_at is None or each.deadline < each.give_up_at else each.give_up_at

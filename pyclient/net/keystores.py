@@ -1,6 +1,6 @@
 """Certificates and keys from files and option values, as PEM blocks. Errors name option and path, never the content.
 
-Knows formats; knows no TLS contexts and no connections.
+Independent of TLS contexts and connections.
 """
 from __future__ import annotations
 

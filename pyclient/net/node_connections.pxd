@@ -28,4 +28,4 @@ cdef class NodeConnections:
     cpdef bint untried(self, object use) except -1
     cpdef object answered(self, double now)
     @cython.locals(connection=Connection)
-    cpdef object next_deadline(self, double max_idle, double looked_at, double patience, object others=*)
+    cpdef object next_deadline(self, double max_idle, double checked_at, double silence_timeout_s, object others=*)

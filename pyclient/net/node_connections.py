@@ -90,13 +90,13 @@ class NodeConnections:
         """It is alive."""
         self.answered_at, self.silent_since, self.silence_logged = now, None, False
 
-    def look_for_silence(self, now: float, patience: float) -> bool:
+    def check_silence(self, now: float, silence_timeout_s: float) -> bool:
         """Whether an answer is due on some connection, or an attempt to connect lasts, and nothing comes.
 
         Between two attempts it stays silent: only an answer ends that.
         """
         silent = [each.silence.since for each in self.connections.values() if each.is_silent(now)]
-        if self.tasks and now >= self.connecting_since + patience:
+        if self.tasks and now >= self.connecting_since + silence_timeout_s:
             silent.append(self.connecting_since)
         if silent:
             self.silent_since = earliest(self.silent_since, *silent)
@@ -109,15 +109,15 @@ class NodeConnections:
         for task in self.tasks.values():
             task.cancel()
 
-    def next_deadline(self, max_idle: float, looked_at: float, patience: float, others: float | None = None) -> float | None:
+    def next_deadline(self, max_idle: float, checked_at: float, silence_timeout_s: float, others: float | None = None) -> float | None:
         """When a response is overdue, a connection idle or silent, a renewal due, or a wanted node's back-off over.
 
-        *looked_at*: when `look_for_silence` was called last; *others*: as in `Silence.look_at`.
+        *checked_at*: when `check_silence` was called last; *others*: as in `Silence.next_check`.
         """
         first = self.reconnects.not_before if self.wanted else None
         if self.tasks:
-            silent_at = self.connecting_since + patience
-            first = earliest(first, silent_at if looked_at < silent_at else looked_at + patience)
+            silent_at = self.connecting_since + silence_timeout_s
+            first = earliest(first, silent_at if checked_at < silent_at else checked_at + silence_timeout_s)
         for connection in self.connections.values():
             first = earlier(first, connection.next_deadline(others))
             if not connection.count_in_flight():

@@ -34,8 +34,8 @@ cdef class ConnectionPool(Ready):
     cdef Waker _waker
     cdef object _on_silence
     cdef object _data_use
-    cdef double _patience
-    cdef double _looked_at
+    cdef double _silence_timeout_s
+    cdef double _checked_at
     cdef readonly dict _nodes
     cdef readonly dict _bootstrap
     cdef readonly object _closing

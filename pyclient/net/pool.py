@@ -1,7 +1,7 @@
 # cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The connections of one client: one per node and use, opened on request, closed when idle, overdue or replaced.
 
-Answers the managers' questions (`Ready`) and carries out their requests. Knows no topics and no records.
+Answers the managers' questions (`Ready`) and carries out their requests. Independent of topics and records.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyclient.core.connection import STAGGER, Reconnects, State
 from pyclient.core.handshake import Features
 from pyclient.core.manager import NotSent, Ready, Request, Use, earlier, earliest
 from pyclient.core.outages import Throttling
-from pyclient.core.silence import patience
+from pyclient.core.silence import silence_timeout_s
 from pyclient.errors import AuthenticationError, DisconnectError, KafkaError
 from pyclient.metrics import Metrics
 from pyclient.net.connection import AnswerListener, Connection, interrupted
@@ -106,8 +106,8 @@ class ConnectionPool(Ready):
         self._waker = waker
         self._on_silence = on_silence
         self._data_use = data_use
-        self._patience = patience(options.request_timeout)
-        self._looked_at = 0.0
+        self._silence_timeout_s = silence_timeout_s(options.request_timeout)
+        self._checked_at = 0.0
         self._nodes: dict[int, NodeConnections] = {}
         self._bootstrap = {node.id: self._new_node(node) for node in bootstrap}
         self._closing = ClosingConnections(reactor)
@@ -230,9 +230,9 @@ class ConnectionPool(Ready):
         self.start_window(now)
         self._next_node_at = None  # a manager that still needs a node calls `least_loaded` in this turn
         if self._due is not None and now >= self._due:
-            self._look_at_all(now)
+            self._check_all(now)
 
-    def _look_at_all(self, now: float) -> None:
+    def _check_all(self, now: float) -> None:
         for connection in [*self._connections(), *self._closing]:
             connection.expire(now)
         for node in self._all_nodes():
@@ -244,19 +244,19 @@ class ConnectionPool(Ready):
                 elif connection.session.renewal_is_due(now) and connection.state is State.READY:
                     connection.session.clear_renewal()
                     self._connector.renew(node, connection)
-        self._look_for_silence(now)
+        self._check_silence(now)
 
-    def _look_for_silence(self, now: float) -> None:
-        self._looked_at = now
-        silent = [node for node in self._all_nodes() if node.look_for_silence(now, self._patience)]
+    def _check_silence(self, now: float) -> None:
+        self._checked_at = now
+        silent = [node for node in self._all_nodes() if node.check_silence(now, self._silence_timeout_s)]
         for node in silent:
             self.failures.silent(node)
         if silent:
             self._on_silence()
 
     def next_deadline(self, others: float | None = None) -> float | None:
-        """When `tick` must be called next; *others*: when it is called anyway, as in `Silence.look_at`."""
-        first = earliest(self._next_node_at, *[node.next_deadline(self._options.max_idle, self._looked_at, self._patience, others) for node in self._all_nodes()])
+        """When `tick` must be called next; *others*: when it is called anyway, as in `Silence.next_check`."""
+        first = earliest(self._next_node_at, *[node.next_deadline(self._options.max_idle, self._checked_at, self._silence_timeout_s, others) for node in self._all_nodes()])
         self._due = earliest(first, *[connection.overdue_at() for connection in self._closing])
         return self._due
 
@@ -326,7 +326,7 @@ class ConnectionPool(Ready):
         return Connection(
             label, self._options.client_id, reactor=self._reactor, clock=self._clock, max_frame=self._options.max_frame,
             on_change=self._waker.wake_data if use is self._data_use else self._waker.wake,
-            on_quiet=self._on_quiet_response, on_lost=functools.partial(self._on_lost, node), patience=self._patience,
+            on_quiet=self._on_quiet_response, on_lost=functools.partial(self._on_lost, node), silence_timeout_s=self._silence_timeout_s,
             answers=NodeAnswers(self, node, self._metrics.of(node.node.id)))
 
     def answered_late(self, node: NodeConnections, api: Api, now: float) -> None:

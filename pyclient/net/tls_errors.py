@@ -1,7 +1,7 @@
 """Errors of TLS connections in words: what failed, the likely cause and the way out.
 
 Problems of trust or configuration are `SslAuthenticationError`; what the network or a restarting broker may cause is
-`DisconnectError`. Knows ``ssl``'s errors; knows no connections.
+`DisconnectError`. Independent of connections.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True
 """What a loop's function returns, and the usual record's way: the function called with it, its one output sent.
 
-Compiled, for it is done per record. All that is unusual is left to the loop. Knows no clients and no transactions.
+Compiled, for it is done per record. All that is unusual is left to the loop. Independent of clients and transactions.
 """
 import cython
 

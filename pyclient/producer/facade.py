@@ -275,7 +275,7 @@ class Producer(FastSend, Facade, Generic[K_contra, V_contra]):
 
     def metrics(self) -> dict[str, float]:
         """The current metrics, by Kafka's names."""
-        return self._core.figures()
+        return self._core.metric_values()
 
     def close(self, timeout: float | None = OPTION) -> None:
         """Deliver what was accepted, at most *timeout* seconds (left out: ``delivery_timeout_ms``), then fail the rest.
@@ -562,7 +562,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, Generic[K_contra, V_contra]):
 
     def metrics(self) -> dict[str, float]:
         """The current metrics, by Kafka's names."""
-        return self._core.figures()
+        return self._core.metric_values()
 
     async def close(self, timeout: float | None = OPTION) -> None:
         """Deliver what was accepted, at most *timeout* seconds (left out: ``delivery_timeout_ms``), then fail the rest.

@@ -2,7 +2,7 @@
 cimport cython
 
 from pyclient.buffers.batch cimport Batch
-from pyclient.buffers.batch_figures cimport RequestFigures, TopicFigures
+from pyclient.buffers.batch_counters cimport RequestCounters, TopicCounters
 from pyclient.clocks cimport seconds_of
 from pyclient.core.sending.sender cimport BatchListener
 from pyclient.metric_values cimport Windows
@@ -12,15 +12,15 @@ from pyclient.metric_values cimport Windows
 cdef class BatchMetrics(BatchListener):
     cdef object _metrics
     cdef object _clock
-    cdef readonly RequestFigures requests
+    cdef readonly RequestCounters requests
     cdef Windows _batch_size
     cdef Windows _queue_time
     cdef Windows _record_size
     cdef dict _topics
 
-    @cython.locals(found=TopicFigures)
-    cpdef TopicFigures of(self, str topic)
+    @cython.locals(found=TopicCounters)
+    cpdef TopicCounters of(self, str topic)
 
     # Private.
     cdef int _sent(self, Batch batch, double now) except -1
-    cdef TopicFigures _made(self, str topic)
+    cdef TopicCounters _made(self, str topic)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pyclient.buffers.batch import Batch
-from pyclient.buffers.batch_figures import RequestFigures, TopicFigures
+from pyclient.buffers.batch_counters import RequestCounters, TopicCounters
 from pyclient.clocks import seconds_of
 from pyclient.core.sending.sender import BatchListener
 from pyclient.errors import KafkaError
@@ -25,19 +25,19 @@ class BatchMetrics(BatchListener):
     def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
         self._metrics = metrics
         self._clock = clock
-        self.requests = RequestFigures(metrics.total(BATCHES), metrics.windows(RECORDS_PER_REQUEST))
+        self.requests = RequestCounters(metrics.total(BATCHES), metrics.windows(RECORDS_PER_REQUEST))
         self._batch_size = metrics.windows(BATCH_SIZE)
         self._queue_time = metrics.windows(RECORD_QUEUE_TIME)
         self._record_size = metrics.windows(RECORD_SIZE)
-        self._topics: dict[str, TopicFigures] = {}
+        self._topics: dict[str, TopicCounters] = {}
 
-    def of(self, topic: str) -> TopicFigures:
+    def of(self, topic: str) -> TopicCounters:
         """The figures of a topic."""
         found = self._topics.get(topic)
         return self._made(topic) if found is None else found
 
-    def _made(self, topic: str) -> TopicFigures:
-        made = self._topics[topic] = TopicFigures(
+    def _made(self, topic: str) -> TopicCounters:
+        made = self._topics[topic] = TopicCounters(
             self._metrics.total(RECORDS_SENT, topic), self._metrics.total(RECORD_BYTES, topic), self._metrics.windows(COMPRESSION, topic),
             self._batch_size, self._queue_time, self._record_size)
         return made

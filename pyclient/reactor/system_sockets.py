@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
 """Reads and writes of the system's sockets: as `recv_into` and `sendmsg` of a socket, in a tenth of the instructions.
 
-Knows bytes and descriptors; knows no reactor. A socket here does not block.
+Independent of reactors. A socket here does not block.
 """
 import cython
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer

@@ -1,6 +1,6 @@
 """The cache of downloads and archives between runs, shared by processes.
 
-Knows no Kafka. Rule: a file appears under its final name complete or not at all.
+Independent of Kafka. Rule: a file appears under its final name complete or not at all.
 """
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A TCP proxy that misbehaves on command: resets, silence and delay between a client and one address.
 
-Knows no Kafka. Runs in a thread with its own loop, so that tests, sync or async, command it by plain calls; every
+Independent of Kafka. Runs in a thread with its own loop, so that tests, sync or async, command it by plain calls; every
 command has taken effect when it returns.
 """
 from __future__ import annotations

@@ -521,11 +521,11 @@ def test_a_cancelled_async_poll_loses_nothing(kafka_cluster: LocalCluster, topic
         async with AsyncConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers, auto_offset_reset="earliest") as reader:
             reader.assign([tp])
             storing = asyncio.create_task(asyncio.to_thread(produce, kafka_cluster, topic, numbers(300), batch_size=200))
-            patience = 0.0
+            after = 0.0
             while len(seen) < 300:
                 polling = asyncio.create_task(reader.poll(20))
-                patience = (patience + 0.0003) % 0.005
-                done, _ = await asyncio.wait([polling], timeout=patience)
+                after = (after + 0.0003) % 0.005
+                done, _ = await asyncio.wait([polling], timeout=after)
                 if not done:
                     polling.cancel()
                 with contextlib.suppress(asyncio.CancelledError):

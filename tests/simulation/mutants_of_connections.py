@@ -27,7 +27,7 @@ bug("connections", "the loop sets no timer", "Java 20780: stuck", f"{DRIVER}._se
 
 # --- brokers that accept and never answer ----------------------------------------------------------------------------
 
-bug("hung brokers", "silence is not looked for", "hung leaders: seconds without metadata", f"{POOL}._look_for_silence")(nothing)
+bug("hung brokers", "silence is not looked for", "hung leaders: seconds without metadata", f"{POOL}._check_silence")(nothing)
 bug("hung brokers", "a coordinator that is silent is not looked up again", "G04: heartbeats stay on the hung node", f"{CALLS}._doubt_coordinator")(nothing)
 bug("hung brokers", "requests stay with a coordinator that was replaced", "commits that block", f"{POOL}.give_up")(nothing)
 

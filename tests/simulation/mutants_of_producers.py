@@ -88,26 +88,26 @@ def _(_original: Target) -> Target:
 
 @bug("produce", "an acknowledgement has another offset", "P25", JUDGE)
 def _(original: Target) -> Target:
-    def judge(*arguments: Any) -> Any:
+    def classify(*arguments: Any) -> Any:
         verdict = original(*arguments)
         return Stored(verdict.base_offset + 1, verdict.append_time) if isinstance(verdict, Stored) else verdict
-    return judge
+    return classify
 
 
 @bug("produce", "a retriable error is given up", "franz-go: stale metadata fails records", JUDGE)
 def _(original: Target) -> Target:
-    def judge(*arguments: Any) -> Any:
+    def classify(*arguments: Any) -> Any:
         verdict = original(*arguments)
         return GiveUp(verdict.error, verdict.in_doubt) if isinstance(verdict, TryAgain) else verdict
-    return judge
+    return classify
 
 
 @bug("produce", "a batch that is too large fails", "P20: no split", JUDGE)
 def _(original: Target) -> Target:
-    def judge(*arguments: Any) -> Any:
+    def classify(*arguments: Any) -> Any:
         verdict = original(*arguments)
         return GiveUp(verdict.error) if isinstance(verdict, Split) else verdict
-    return judge
+    return classify
 
 
 bug("produce", "a failed delivery is never reported", "Java: a delivery that never completes", f"{SENDER}._fail")(nothing)

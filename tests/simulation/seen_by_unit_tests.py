@@ -84,7 +84,7 @@ _OF_BUGS: Final = {
     "requests stay with a coordinator that was replaced": Exempt(
         _SLOWER, f"{POOL}::test_a_node_that_does_not_answer_in_time_is_reported_each_turn_until_it_does"),
     "a call waits for any node as long as for one": Exempt(
-        _SLOWER, "tests/unit/core/test_silence.py::test_patience_is_short_doubles_with_each_failure_and_ends_at_the_request_timeout"),
+        _SLOWER, "tests/unit/core/test_silence.py::test_the_timeout_of_silence_is_short_doubles_with_each_failure_and_ends_at_the_request_timeout"),
     "a silent node is chosen like another": Exempt(
         _SLOWER, f"{POOL}::test_a_silent_node_is_not_asked_while_others_can_be_and_is_when_all_are_silent"),
     "an aborting producer sends what has not left": Exempt(

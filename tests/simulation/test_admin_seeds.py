@@ -161,7 +161,7 @@ def test_the_sweep_sees_a_call_that_takes_every_answer_for_success(monkeypatch: 
 
     def ignorant(*arguments: Any, **options: Any) -> Call:
         made: Call = make(*arguments, **options)
-        made.judge = lambda message: Done(IGNORANT[call](*arguments))
+        made.classify = lambda message: Done(IGNORANT[call](*arguments))
         return made
 
     monkeypatch.setattr(f"pyclient.admin.{module}.{name}", ignorant)

@@ -35,5 +35,5 @@ def test_records_go_on_soon_after_a_partition_has_a_live_leader(seed: int) -> No
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients of a broken run stay open
 @needs_twins
 def test_the_invariant_sees_a_client_that_waits_for_hung_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ConnectionPool, "_look_for_silence", lambda self, now: None)
+    monkeypatch.setattr(ConnectionPool, "_check_silence", lambda self, now: None)
     assert any(outcome(seed).broken for seed in SEEDS)

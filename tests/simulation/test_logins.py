@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyclient.codec.apis import Api
 from pyclient.core.connection import State
 from pyclient.core.manager import Reply, Unknown
-from pyclient.core.silence import LONGEST_PATIENCE
+from pyclient.core.silence import LONGEST_SILENCE_S
 from pyclient.errors import (
     DisconnectError, IllegalSaslStateError, KafkaError, ResponseTimeoutError, SaslAuthenticationError, TokenUnavailableError, UnsupportedSaslMechanismError,
 )
@@ -217,7 +217,7 @@ def test_M11_a_session_says_when_it_is_to_be_renewed(mechanism: str) -> None:
             assert 8.3 <= client.link.session.renew_at - now <= 9.5
             assert client.link.next_deadline() == client.link.session.renew_at
             asked = client.ask(timeout=100)
-            assert client.link.next_deadline() == now + LONGEST_PATIENCE, "silence is looked for first"
+            assert client.link.next_deadline() == now + LONGEST_SILENCE_S, "silence is looked for first"
             await asked
             await asyncio.sleep(client.link.session.renew_at - now)
         assert await client.answered()

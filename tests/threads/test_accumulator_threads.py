@@ -25,7 +25,7 @@ from tests.unit.buffers.accumulators import Clock, accumulator
 THREADS = 6
 RECORDS = 300
 PARTITIONS = 3
-PATIENCE_S = 0.0005
+GRANT_TIMEOUT_S = 0.0005
 """How long impatient senders wait: about as long as a grant takes."""
 
 
@@ -34,10 +34,10 @@ def restless(coin: Coin, **options: Any) -> Any:
     return EdgyAccumulator(accumulator(coin.around(Clock()), partitions=PARTITIONS, **options), coin)  # type: ignore[arg-type]  # a clock all the same
 
 
-def append(buffers: Accumulator, partition: int, value: bytes, patience: Random | None = None) -> Delivery:
+def append(buffers: Accumulator, partition: int, value: bytes, gives_up: Random | None = None) -> Delivery:
     """As a producer's send: wait while there is no memory.
 
-    With *patience* it may leave the waiters and join them again.
+    With *gives_up* it may leave the waiters and join them again.
     """
     topic = buffers.topic("orders")
     assert topic is not None
@@ -47,7 +47,7 @@ def append(buffers: Accumulator, partition: int, value: bytes, patience: Random 
         waiter = Waiter(granted.set)
         try:
             buffers.wait(topic, partition, None, value, None, waiter)
-            if patience is not None and patience.random() < 0.5 and not granted.wait(PATIENCE_S):
+            if gives_up is not None and gives_up.random() < 0.5 and not granted.wait(GRANT_TIMEOUT_S):
                 continue
             watched(granted, "memory")
             delivery = buffers.append(topic, partition, -1, None, value, None, waiter)

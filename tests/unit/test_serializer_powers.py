@@ -1,4 +1,4 @@
-"""Optional powers of serializers: their role, headers of their own, and what async clients await before they run."""
+"""Optional protocols of serializers: their role, headers of their own, and what async clients await before they run."""
 from __future__ import annotations
 
 import asyncio

@@ -19,28 +19,28 @@ def create_acls_call(acls: Sequence[Acl], *, finish: Finish, deadline: float | N
     wanted = [{"resource_type": each.resource_type, "resource_name": each.resource_name, "resource_pattern_type": each.pattern,
                "principal": each.principal, "host": each.host, "operation": each.operation, "permission_type": each.permission} for each in acls]
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return _of_each(Api.CREATE_ACLS, acls, message.results, lambda result: None)
 
-    return Call(what=f"creating {len(acls)} ACLs", api=Api.CREATE_ACLS, target=Anywhere.CONTROLLER, judge=judge, finish=finish, deadline=deadline,
+    return Call(what=f"creating {len(acls)} ACLs", api=Api.CREATE_ACLS, target=Anywhere.CONTROLLER, classify=classify, finish=finish, deadline=deadline,
                 fields=lambda version: {"creations": wanted})
 
 
 def describe_acls_call(wanted: AclFilter, *, finish: Finish, deadline: float | None) -> Call:
     """The entries that a filter finds."""
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return refused(Api.DESCRIBE_ACLS, message) or Done([_acl(found, found.pattern_type, acl) for found in message.resources for acl in found.acls])
 
-    return Call(what="describing ACLs", api=Api.DESCRIBE_ACLS, target=Anywhere.ANY_NODE, judge=judge, finish=finish, deadline=deadline,
+    return Call(what="describing ACLs", api=Api.DESCRIBE_ACLS, target=Anywhere.ANY_NODE, classify=classify, finish=finish, deadline=deadline,
                 fields=lambda version: _filter(wanted))
 
 
 def delete_acls_call(filters: Sequence[AclFilter], *, finish: Finish, deadline: float | None) -> Call:
     """Delete what filters find; the result maps each to the entries that were deleted, or its error."""
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return _of_each(Api.DELETE_ACLS, filters, message.filter_results, _deleted)
 
-    return Call(what=f"deleting ACLs by {len(filters)} filters", api=Api.DELETE_ACLS, target=Anywhere.CONTROLLER, judge=judge, finish=finish,
+    return Call(what=f"deleting ACLs by {len(filters)} filters", api=Api.DELETE_ACLS, target=Anywhere.CONTROLLER, classify=classify, finish=finish,
                 deadline=deadline, fields=lambda version: {"filters": [_filter(each) for each in filters]})
 
 

@@ -32,18 +32,18 @@ def describe_cluster_call(*, operations: bool, fenced: bool, finish: Finish, dea
     """The cluster as `ClusterDescription`; with *operations* what this client's user may do with it (KIP-700), with
     *fenced* brokers that are fenced too (KIP-1073).
     """
-    return Call(what="describing the cluster", api=Api.DESCRIBE_CLUSTER, target=Anywhere.ANY_NODE, judge=_judge_cluster, finish=finish, deadline=deadline,
+    return Call(what="describing the cluster", api=Api.DESCRIBE_CLUSTER, target=Anywhere.ANY_NODE, classify=_classify_cluster, finish=finish, deadline=deadline,
                 fields=lambda version: {"include_cluster_authorized_operations": operations, "include_fenced_brokers": fenced},
                 versions=VersionRange(FENCED_SINCE, SPOKEN[Api.DESCRIBE_CLUSTER].high) if fenced else None)
 
 
 def describe_controllers_call(*, operations: bool, finish: Finish, deadline: float | None) -> Call:
     """As `describe_cluster_call`, with the controllers as nodes (KIP-919)."""
-    return Call(what="describing the controllers", api=Api.DESCRIBE_CLUSTER, target=Anywhere.CONTROLLER, judge=_judge_cluster, finish=finish,
+    return Call(what="describing the controllers", api=Api.DESCRIBE_CLUSTER, target=Anywhere.CONTROLLER, classify=_classify_cluster, finish=finish,
                 deadline=deadline, fields=lambda version: controllers.describe_fields(operations=operations), versions=controllers.DESCRIBE)
 
 
-def _judge_cluster(message: Any) -> CallOutcome:
+def _classify_cluster(message: Any) -> CallOutcome:
     return refused(Api.DESCRIBE_CLUSTER, message) or Done(_cluster(message))
 
 
@@ -55,11 +55,11 @@ def _cluster(found: Any) -> ClusterDescription:
 
 def describe_features_call(client: ClientInfo, *, finish: Finish, deadline: float | None) -> Call:
     """The features that a broker supports, as `FeatureRange` by name."""
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         finalized = Versions.from_response(message).features
         return refused(Api.API_VERSIONS, message) or Done({each.name: FeatureRange(each.min_version, each.max_version, finalized.level(each.name)) for each in message.supported_features})
 
-    return Call(what="describing features", api=Api.API_VERSIONS, target=Anywhere.ANY_NODE, judge=judge, finish=finish, deadline=deadline,
+    return Call(what="describing features", api=Api.API_VERSIONS, target=Anywhere.ANY_NODE, classify=classify, finish=finish, deadline=deadline,
                 fields=lambda version: {"client_software_name": client.name, "client_software_version": client.version},
                 versions=VersionRange(FEATURES_SINCE, SPOKEN[Api.API_VERSIONS].high))
 
@@ -72,11 +72,11 @@ def update_features_call(levels: Mapping[str, int], change: FeatureChange, *, va
     def fields(version: int) -> dict[str, object]:
         return {"timeout": datetime.timedelta(seconds=timeout), "feature_updates": updates, "validate_only": validate_only}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         results = {each.feature: _update_error(each) for each in getattr(message, "results", ())}  # until version 1
         return refused(Api.UPDATE_FEATURES, message) or settled(dict.fromkeys(levels) | results)
 
-    return Call(what=f"updating {', '.join(levels)}", api=Api.UPDATE_FEATURES, target=Anywhere.CONTROLLER, judge=judge, finish=finish,
+    return Call(what=f"updating {', '.join(levels)}", api=Api.UPDATE_FEATURES, target=Anywhere.CONTROLLER, classify=classify, finish=finish,
                 deadline=deadline, fields=fields)
 
 
@@ -87,16 +87,16 @@ def _update_error(result: Any) -> KafkaError | None:
 
 def unregister_broker_call(node: int, *, finish: Finish, deadline: float | None) -> Call:
     """Remove a broker that is shut down from the cluster's metadata; the result is None."""
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return refused(Api.UNREGISTER_BROKER, message) or Done(None)
 
-    return Call(what=f"unregistering broker {node}", api=Api.UNREGISTER_BROKER, target=Anywhere.CONTROLLER, judge=judge, finish=finish,
+    return Call(what=f"unregistering broker {node}", api=Api.UNREGISTER_BROKER, target=Anywhere.CONTROLLER, classify=classify, finish=finish,
                 deadline=deadline, fields=lambda version: {"broker_id": node})
 
 
 def describe_quorum_call(*, finish: Finish, deadline: float | None) -> Call:
     """The quorum of the metadata log, as `Quorum`; brokers forward it to the active controller."""
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         if whole := _refused_elsewhere(Api.DESCRIBE_QUORUM, message):
             return whole
         if not (message.topics and message.topics[0].partitions):
@@ -105,7 +105,7 @@ def describe_quorum_call(*, finish: Finish, deadline: float | None) -> Call:
         return _refused_elsewhere(Api.DESCRIBE_QUORUM, found) or Done(_quorum(found, getattr(message, "nodes", ())))
 
     topics = [{"topic_name": METADATA_LOG, "partitions": [{"partition_index": 0}]}]
-    return Call(what="describing the quorum of controllers", api=Api.DESCRIBE_QUORUM, target=Anywhere.CONTROLLER, judge=judge, finish=finish,
+    return Call(what="describing the quorum of controllers", api=Api.DESCRIBE_QUORUM, target=Anywhere.CONTROLLER, classify=classify, finish=finish,
                 deadline=deadline, fields=lambda version: {"topics": topics})
 
 
@@ -118,13 +118,13 @@ def add_voter_call(voter: int, directory: UUID, endpoints: Iterable[VoterEndpoin
                 "listeners": listeners, "ack_when_committed": True}
 
     return Call(what=f"adding voter {voter}", api=Api.ADD_RAFT_VOTER, target=Anywhere.CONTROLLER, finish=finish, deadline=deadline, fields=fields,
-                judge=lambda message: _refused_elsewhere(Api.ADD_RAFT_VOTER, message) or Done(None))
+                classify=lambda message: _refused_elsewhere(Api.ADD_RAFT_VOTER, message) or Done(None))
 
 
 def remove_voter_call(voter: int, directory: UUID, *, finish: Finish, deadline: float | None) -> Call:
     """Let a controller vote no more; the result is None."""
     return Call(what=f"removing voter {voter}", api=Api.REMOVE_RAFT_VOTER, target=Anywhere.CONTROLLER, finish=finish, deadline=deadline,
-                judge=lambda message: _refused_elsewhere(Api.REMOVE_RAFT_VOTER, message) or Done(None),
+                classify=lambda message: _refused_elsewhere(Api.REMOVE_RAFT_VOTER, message) or Done(None),
                 fields=lambda version: {"cluster_id": None, "voter_id": voter, "voter_directory_id": directory})
 
 

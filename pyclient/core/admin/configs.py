@@ -44,12 +44,12 @@ def by_release(resources: Iterable[ConfigResource]) -> list[list[ConfigResource]
 
 def list_resources_call(types: Collection[ResourceType], *, finish: Finish, deadline: float | None) -> Call:
     """What has configs, of some types, as `ConfigResource`."""
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return refused(Api.LIST_CONFIG_RESOURCES, message) or Done([ConfigResource(
             ResourceType(getattr(each, "resource_type", ResourceType.CLIENT_METRICS)), each.resource_name) for each in message.config_resources])
 
     versions = None if set(types) == {ResourceType.CLIENT_METRICS} else VersionRange(TYPES_SINCE, SPOKEN[Api.LIST_CONFIG_RESOURCES].high)
-    return Call(what="listing config resources", api=Api.LIST_CONFIG_RESOURCES, target=Anywhere.ANY_NODE, judge=judge, finish=finish,
+    return Call(what="listing config resources", api=Api.LIST_CONFIG_RESOURCES, target=Anywhere.ANY_NODE, classify=classify, finish=finish,
                 deadline=deadline, versions=versions, fields=lambda version: {"resource_types": list(types)})
 
 
@@ -62,12 +62,12 @@ def describe_configs_call(resources: Collection[ConfigResource], *, node: int | 
     def fields(version: int) -> dict[str, object]:
         return {"resources": wanted, "include_synonyms": synonyms, "include_documentation": documentation}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return _per_resource(Api.DESCRIBE_CONFIGS, message.results, _entries)
 
     versions = VersionRange(DOCUMENTATION_SINCE, SPOKEN[Api.DESCRIBE_CONFIGS].high) if documentation else None
     return Call(what=f"describing the configs of {_those(resources)}", api=Api.DESCRIBE_CONFIGS, target=_target(node), fields=fields,
-                judge=judge, finish=finish, deadline=deadline, versions=versions)
+                classify=classify, finish=finish, deadline=deadline, versions=versions)
 
 
 def alter_configs_call(changes: Mapping[ConfigResource, Mapping[str, ConfigChange]], *, node: int | None, validate_only: bool,
@@ -80,11 +80,11 @@ def alter_configs_call(changes: Mapping[ConfigResource, Mapping[str, ConfigChang
     def fields(version: int) -> dict[str, object]:
         return {"resources": wanted, "validate_only": validate_only}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return _per_resource(Api.INCREMENTAL_ALTER_CONFIGS, message.responses, lambda answer: None)
 
     return Call(what=f"altering the configs of {_those(changes)}", api=Api.INCREMENTAL_ALTER_CONFIGS, target=_target(node), fields=fields,
-                judge=judge, finish=finish, deadline=deadline)
+                classify=classify, finish=finish, deadline=deadline)
 
 
 def _target(node: int | None) -> Anywhere | Broker:

@@ -52,16 +52,16 @@ def list_groups_call(*, node: int, states: Sequence[str], types: Sequence[str], 
     def fields(version: int) -> dict[str, object]:
         return {"states_filter": list(states), "types_filter": list(types)}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return refused(Api.LIST_GROUPS, message) or Done([GroupListing(each.group_id, each.protocol_type, getattr(each, "group_state", None), _type(each)) for each in message.groups])
 
-    return Call(what=f"listing the groups of node {node}", api=Api.LIST_GROUPS, target=Broker(node), fields=fields, judge=judge, finish=finish,
+    return Call(what=f"listing the groups of node {node}", api=Api.LIST_GROUPS, target=Broker(node), fields=fields, classify=classify, finish=finish,
                 deadline=deadline, versions=VersionRange(least, SPOKEN[Api.LIST_GROUPS].high) if least else None)
 
 
 def describe_consumer_group_call(group: str, *, operations: bool = False, finish: Finish, deadline: float | None) -> Call:
     """A group of the KIP-848 protocol; GroupIdNotFoundError if there is none, or it is a classic one."""
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         described = _only(message.groups, group)
         if described.error_code:
             return refusal(Api.CONSUMER_GROUP_DESCRIBE, described.error_code, group, message=described.error_message)
@@ -69,14 +69,14 @@ def describe_consumer_group_call(group: str, *, operations: bool = False, finish
         return Done(GroupDescription(group, CONSUMERS, described.group_state, described.assignor_name, members, described.group_epoch, call.node,
                                      operations_of(described.authorized_operations)))
 
-    call = Call(what=f"describing group {group!r}", api=Api.CONSUMER_GROUP_DESCRIBE, target=Coordinator(group), judge=judge, finish=finish, deadline=deadline,
+    call = Call(what=f"describing group {group!r}", api=Api.CONSUMER_GROUP_DESCRIBE, target=Coordinator(group), classify=classify, finish=finish, deadline=deadline,
                 fields=lambda version: {"group_ids": [group], "include_authorized_operations": operations})
     return call
 
 
 def describe_classic_group_call(group: str, *, operations: bool = False, finish: Finish, deadline: float | None) -> Call:
     """A classic group; GroupIdNotFoundError if there is none."""
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         described = _only(message.groups, group)
         if described.error_code:
             return refusal(Api.DESCRIBE_GROUPS, described.error_code, group, message=getattr(described, "error_message", None))
@@ -86,7 +86,7 @@ def describe_classic_group_call(group: str, *, operations: bool = False, finish:
         return Done(GroupDescription(group, "classic", described.group_state, described.protocol_data, members, coordinator=call.node,
                                      authorized_operations=operations_of(getattr(described, "authorized_operations", NOT_ASKED))))
 
-    call = Call(what=f"describing group {group!r}", api=Api.DESCRIBE_GROUPS, target=Coordinator(group), judge=judge, finish=finish, deadline=deadline,
+    call = Call(what=f"describing group {group!r}", api=Api.DESCRIBE_GROUPS, target=Coordinator(group), classify=classify, finish=finish, deadline=deadline,
                 fields=lambda version: {"groups": [group], "include_authorized_operations": operations},
                 versions=VersionRange(OPERATIONS_SINCE, SPOKEN[Api.DESCRIBE_GROUPS].high) if operations else None)
     return call
@@ -96,13 +96,13 @@ def remove_members_call(group: str, members: Sequence[Removal], reason: str, *, 
     """Make members leave, as their coordinator sees it; the result maps each to None or its error (KIP-345)."""
     rows = [{"member_id": each.member_id, "group_instance_id": each.group_instance_id, "reason": reason[:REASON_LIMIT]} for each in members]
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         if message.error_code:
             return refusal(Api.LEAVE_GROUP, message.error_code, group)
         found = {Removal(each.member_id, each.group_instance_id): each.error_code for each in message.members}
         return Done({each: _not_removed(each, code, group) if code else None for each, code in found.items()})
 
-    return Call(what=f"removing {len(rows)} members of group {group!r}", api=Api.LEAVE_GROUP, target=Coordinator(group), judge=judge, finish=finish,
+    return Call(what=f"removing {len(rows)} members of group {group!r}", api=Api.LEAVE_GROUP, target=Coordinator(group), classify=classify, finish=finish,
                 deadline=deadline, fields=lambda version: {"group_id": group, "members": rows},
                 versions=VersionRange(BATCHED_SINCE, SPOKEN[Api.LEAVE_GROUP].high))
 
@@ -116,11 +116,11 @@ def _not_removed(member: Removal, code: int, group: str) -> KafkaError:
 
 def delete_group_call(group: str, *, finish: Finish, deadline: float | None) -> Call:
     """Delete a group with its offsets; the result is None."""
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         code = next((each.error_code for each in message.results if each.group_id == group), UnknownServerError.code)
         return refusal(Api.DELETE_GROUPS, code or 0, group) if code else Done(None)
 
-    return Call(what=f"deleting group {group!r}", api=Api.DELETE_GROUPS, target=Coordinator(group), judge=judge, finish=finish, deadline=deadline,
+    return Call(what=f"deleting group {group!r}", api=Api.DELETE_GROUPS, target=Coordinator(group), classify=classify, finish=finish, deadline=deadline,
                 fields=lambda version: {"groups_names": [group]})
 
 
@@ -132,13 +132,13 @@ def all_committed_call(group: str, *, stable: bool, finish: Finish, deadline: fl
         return {"group_id": group, "topics": None, "require_stable": stable}
 
     return Call(what=f"looking up all offsets of group {group!r}", api=Api.OFFSET_FETCH, target=Coordinator(group), fields=fields,
-                judge=lambda message: read_all_committed(group, message), finish=finish, deadline=deadline,
+                classify=lambda message: read_all_committed(group, message), finish=finish, deadline=deadline,
                 versions=VersionRange(ALL_OFFSETS_SINCE, SPOKEN[Api.OFFSET_FETCH].high))
 
 
 def alter_offsets_call(group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, finish: Finish, deadline: float | None) -> Call:
     """Store offsets for a group without members; the result maps each partition to None or its error."""
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         answers: dict[TopicPartition, Any] = {}
         for tp, code in [(TopicPartition(topic.name, part.partition_index), part.error_code) for topic in message.topics for part in topic.partitions]:
             found = refusal(Api.OFFSET_COMMIT, code, group, tp) if code else None
@@ -148,7 +148,7 @@ def alter_offsets_call(group: str, offsets: Mapping[TopicPartition, OffsetAndMet
         return Done(answers)
 
     call = commit_call(group, offsets, finish, deadline)
-    call.judge = judge
+    call.classify = classify
     return call
 
 
@@ -156,13 +156,13 @@ def delete_offsets_call(group: str, partitions: Collection[TopicPartition], *, f
     """Delete committed offsets; the result maps each partition to None or its error."""
     wanted = [{"name": name, "partitions": each} for name, each in by_topic((tp, {"partition_index": tp.partition}) for tp in partitions).items()]
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         if message.error_code:
             return refusal(Api.OFFSET_DELETE, message.error_code, group)
         codes = {TopicPartition(topic.name, part.partition_index): part.error_code for topic in message.topics for part in topic.partitions}
         return Done({tp: error_of(Api.OFFSET_DELETE, code, f"group {group!r}", group=group, tp=tp) if code else None for tp, code in codes.items()})
 
-    return Call(what=f"deleting {len(partitions)} offsets of group {group!r}", api=Api.OFFSET_DELETE, target=Coordinator(group), judge=judge,
+    return Call(what=f"deleting {len(partitions)} offsets of group {group!r}", api=Api.OFFSET_DELETE, target=Coordinator(group), classify=classify,
                 finish=finish, deadline=deadline, fields=lambda version: {"group_id": group, "topics": wanted})
 
 

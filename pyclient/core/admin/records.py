@@ -32,11 +32,11 @@ def list_offsets_call(specs: Mapping[TopicPartition, int], *, node: int, isolati
     def fields(version: int) -> dict[str, object]:
         return {"replica_id": CONSUMER_ID, "isolation_level": isolation, "topics": topics}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return per_partition(Api.LIST_OFFSETS, message.topics, _listed)
 
     least = max((SINCE.get(spec, 0) for spec in specs.values()), default=0)
-    return Call(what=f"listing offsets of {len(specs)} partitions", api=Api.LIST_OFFSETS, target=Broker(node), fields=fields, judge=judge, finish=finish,
+    return Call(what=f"listing offsets of {len(specs)} partitions", api=Api.LIST_OFFSETS, target=Broker(node), fields=fields, classify=classify, finish=finish,
                 deadline=deadline, versions=VersionRange(least, SPOKEN[Api.LIST_OFFSETS].high) if least else None)
 
 
@@ -47,10 +47,10 @@ def delete_records_call(offsets: Mapping[TopicPartition, int], *, node: int, tim
     def fields(version: int) -> dict[str, object]:
         return {"topics": topics, "timeout": datetime.timedelta(seconds=timeout)}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return per_partition(Api.DELETE_RECORDS, message.topics, lambda part: part.low_watermark)
 
-    return Call(what=f"deleting records of {len(offsets)} partitions", api=Api.DELETE_RECORDS, target=Broker(node), fields=fields, judge=judge,
+    return Call(what=f"deleting records of {len(offsets)} partitions", api=Api.DELETE_RECORDS, target=Broker(node), fields=fields, classify=classify,
                 finish=finish, deadline=deadline)
 
 

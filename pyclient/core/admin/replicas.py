@@ -32,12 +32,12 @@ def elect_leaders_call(partitions: Collection[TopicPartition] | None, election: 
     def fields(version: int) -> dict[str, object]:
         return {"election_type": election, "topic_partitions": wanted, "timeout": datetime.timedelta(seconds=timeout)}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return refused(Api.ELECT_LEADERS, message) or settled({TopicPartition(topic.topic, part.partition_id): _elected(topic.topic, part)
                                     for topic in message.replica_election_results for part in topic.partition_result})
 
     versions = VersionRange(TYPES_SINCE, SPOKEN[Api.ELECT_LEADERS].high) if election is not ElectionType.PREFERRED else None
-    return Call(what=f"electing {election.name.lower()} leaders", api=Api.ELECT_LEADERS, target=Anywhere.CONTROLLER, fields=fields, judge=judge,
+    return Call(what=f"electing {election.name.lower()} leaders", api=Api.ELECT_LEADERS, target=Anywhere.CONTROLLER, fields=fields, classify=classify,
                 finish=finish, deadline=deadline, versions=versions)
 
 
@@ -57,12 +57,12 @@ def alter_reassignments_call(replicas: Mapping[TopicPartition, Sequence[int] | N
     def fields(version: int) -> dict[str, object]:
         return {"timeout": datetime.timedelta(seconds=timeout), "allow_replication_factor_change": True, "topics": topics}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return refused(Api.ALTER_PARTITION_REASSIGNMENTS, message) or settled({tp: error_of(Api.ALTER_PARTITION_REASSIGNMENTS, part.error_code, part.error_message, tp=tp) if part.error_code else None
                                     for topic in message.responses for part in topic.partitions for tp in [TopicPartition(topic.name, part.partition_index)]})
 
     return Call(what=f"reassigning {len(replicas)} partitions", api=Api.ALTER_PARTITION_REASSIGNMENTS, target=Anywhere.CONTROLLER, fields=fields,
-                judge=judge, finish=finish, deadline=deadline)
+                classify=classify, finish=finish, deadline=deadline)
 
 
 def list_reassignments_call(partitions: Collection[TopicPartition] | None, *, timeout: float, finish: Finish, deadline: float | None) -> Call:
@@ -73,11 +73,11 @@ def list_reassignments_call(partitions: Collection[TopicPartition] | None, *, ti
     def fields(version: int) -> dict[str, object]:
         return {"timeout": datetime.timedelta(seconds=timeout), "topics": topics}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return refused(Api.LIST_PARTITION_REASSIGNMENTS, message) or Done({TopicPartition(topic.name, part.partition_index): Reassignment(
             tuple(part.replicas), tuple(part.adding_replicas), tuple(part.removing_replicas)) for topic in message.topics for part in topic.partitions})
 
-    return Call(what="listing reassignments", api=Api.LIST_PARTITION_REASSIGNMENTS, target=Anywhere.CONTROLLER, fields=fields, judge=judge,
+    return Call(what="listing reassignments", api=Api.LIST_PARTITION_REASSIGNMENTS, target=Anywhere.CONTROLLER, fields=fields, classify=classify,
                 finish=finish, deadline=deadline)
 
 
@@ -88,11 +88,11 @@ def alter_log_dirs_call(node: int, directories: Mapping[Replica, str], *, finish
         paths.setdefault(path, []).append(replica)
     wanted = [{"path": path, "topics": [{"name": name, "partitions": numbers} for name, numbers in _by_name(those).items()]} for path, those in paths.items()]
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return Done({(topic.topic_name, part.partition_index, node): _log_dir_error(topic.topic_name, part, node)
                      for topic in message.results for part in topic.partitions})
 
-    return Call(what=f"moving replicas between the log directories of node {node}", api=Api.ALTER_REPLICA_LOG_DIRS, target=Broker(node), judge=judge,
+    return Call(what=f"moving replicas between the log directories of node {node}", api=Api.ALTER_REPLICA_LOG_DIRS, target=Broker(node), classify=classify,
                 finish=finish, deadline=deadline, fields=lambda version: {"dirs": wanted})
 
 
@@ -110,10 +110,10 @@ def describe_log_dirs_call(node: int, partitions: Collection[TopicPartition] | N
     topics = None if partitions is None else [
         {"topic": name, "partitions": numbers} for name, numbers in by_topic((tp, tp.partition) for tp in partitions).items()]
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return refused(Api.DESCRIBE_LOG_DIRS, message) or Done({each.log_dir: _log_dir(each) for each in message.results})
 
-    return Call(what=f"describing the log directories of node {node}", api=Api.DESCRIBE_LOG_DIRS, target=Broker(node), judge=judge, finish=finish,
+    return Call(what=f"describing the log directories of node {node}", api=Api.DESCRIBE_LOG_DIRS, target=Broker(node), classify=classify, finish=finish,
                 deadline=deadline, fields=lambda version: {"topics": topics})
 
 

@@ -11,7 +11,7 @@ from pyclient.errors import BrokerNotAvailableError, KafkaError, LeaderNotAvaila
 from pyclient.records import TopicPartition
 
 Key = TypeVar("Key", bound=Hashable)
-PATIENCE: Final = 5
+MOST_ROUNDS: Final = 5
 """Rounds in which a partition may be unknown: a broker learns of a new topic a little later than the controller."""
 
 
@@ -81,7 +81,7 @@ class LeaderRounds:
         self._open.clear()
 
     def _is_unknown(self, error: KafkaError) -> bool:
-        return isinstance(error, UnknownTopicOrPartitionError) and self.rounds >= PATIENCE
+        return isinstance(error, UnknownTopicOrPartitionError) and self.rounds >= MOST_ROUNDS
 
     def _why_none(self, tp: TopicPartition, cluster: Cluster) -> KafkaError:
         topic = cluster.topics.get(tp.topic)

@@ -27,13 +27,13 @@ def create_token_call(owner: str | None, renewers: Sequence[str], lifetime_ms: i
             made |= {"owner_principal_type": kind, "owner_principal_name": name}
         return made
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return refused(Api.CREATE_DELEGATION_TOKEN, message, user=owner or "") or Done(DelegationToken(
             message.token_id, _shown(message.principal_type, message.principal_name), _requester(message), tuple(renewers),
             _ms(message.issue_timestamp), _ms(message.expiry_timestamp), _ms(message.max_timestamp), message.hmac))
 
     versions = None if owner is None else VersionRange(OTHERS_SINCE, SPOKEN[Api.CREATE_DELEGATION_TOKEN].high)
-    return Call(what="creating a delegation token", api=Api.CREATE_DELEGATION_TOKEN, target=Anywhere.ANY_NODE, judge=judge, finish=finish,
+    return Call(what="creating a delegation token", api=Api.CREATE_DELEGATION_TOKEN, target=Anywhere.ANY_NODE, classify=classify, finish=finish,
                 deadline=deadline, fields=fields, versions=versions)
 
 
@@ -41,13 +41,13 @@ def describe_tokens_call(owners: Sequence[str] | None, *, finish: Finish, deadli
     """The tokens of *owners* (None: of all) that the user may see."""
     wanted = None if owners is None else [_principal(each) for each in owners]
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return refused(Api.DESCRIBE_DELEGATION_TOKEN, message) or Done([DelegationToken(
             each.token_id, _shown(each.principal_type, each.principal_name), _requester(each),
             tuple(_shown(one.principal_type, one.principal_name) for one in each.renewers),
             each.issue_timestamp, each.expiry_timestamp, each.max_timestamp, each.hmac) for each in message.tokens])
 
-    return Call(what="describing delegation tokens", api=Api.DESCRIBE_DELEGATION_TOKEN, target=Anywhere.ANY_NODE, judge=judge, finish=finish,
+    return Call(what="describing delegation tokens", api=Api.DESCRIBE_DELEGATION_TOKEN, target=Anywhere.ANY_NODE, classify=classify, finish=finish,
                 deadline=deadline, fields=lambda version: {"owners": wanted})
 
 
@@ -62,10 +62,10 @@ def expire_token_call(hmac: bytes, period_ms: int, *, finish: Finish, deadline: 
 
 
 def _period_call(api: Api, verb: str, fields: dict[str, object], finish: Finish, deadline: float | None) -> Call:
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return refused(api, message) or Done(_ms(message.expiry_timestamp))
 
-    return Call(what=f"{verb} a delegation token", api=api, target=Anywhere.ANY_NODE, judge=judge, finish=finish, deadline=deadline,
+    return Call(what=f"{verb} a delegation token", api=api, target=Anywhere.ANY_NODE, classify=classify, finish=finish, deadline=deadline,
                 fields=lambda version: fields)
 
 

@@ -23,11 +23,11 @@ def create_topics_call(topics: Sequence[NewTopic], *, validate_only: bool, timeo
         return {"topics": [_new_topic(topic) for topic in topics], "validate_only": validate_only,
                 "timeout": datetime.timedelta(seconds=timeout)}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return per_item(Api.CREATE_TOPICS, {each.name: (each.error_code, getattr(each, "error_message", None)) for each in message.topics})
 
     return Call(what=f"creating {len(topics)} topics", api=Api.CREATE_TOPICS, target=Anywhere.CONTROLLER,
-                fields=fields, judge=judge, finish=finish, deadline=deadline)
+                fields=fields, classify=classify, finish=finish, deadline=deadline)
 
 
 def delete_topics_call(names: Sequence[str], *, timeout: float, finish: Finish, deadline: float | None) -> Call:
@@ -39,11 +39,11 @@ def delete_topics_call(names: Sequence[str], *, timeout: float, finish: Finish, 
             return {"topics": [{"name": name, "topic_id": None} for name in names], "timeout": limit}
         return {"topic_names": names, "timeout": limit}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return per_item(Api.DELETE_TOPICS, {each.name: (each.error_code, getattr(each, "error_message", None)) for each in message.responses})
 
     return Call(what=f"deleting {len(names)} topics", api=Api.DELETE_TOPICS, target=Anywhere.CONTROLLER,
-                fields=fields, judge=judge, finish=finish, deadline=deadline)
+                fields=fields, classify=classify, finish=finish, deadline=deadline)
 
 
 def create_partitions_call(wanted: Mapping[str, NewPartitions], *, validate_only: bool, timeout: float, finish: Finish,
@@ -54,11 +54,11 @@ def create_partitions_call(wanted: Mapping[str, NewPartitions], *, validate_only
         return {"topics": [_grown_topic(name, each) for name, each in wanted.items()], "validate_only": validate_only,
                 "timeout": datetime.timedelta(seconds=timeout)}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return per_item(Api.CREATE_PARTITIONS, {each.name: (each.error_code, each.error_message) for each in message.results})
 
     return Call(what=f"adding partitions to {len(wanted)} topics", api=Api.CREATE_PARTITIONS, target=Anywhere.CONTROLLER,
-                fields=fields, judge=judge, finish=finish, deadline=deadline)
+                fields=fields, classify=classify, finish=finish, deadline=deadline)
 
 
 def metadata_call(topics: Iterable[str] | None, *, operations: bool = False, finish: Finish, deadline: float | None) -> Call:
@@ -73,12 +73,12 @@ def metadata_call(topics: Iterable[str] | None, *, operations: bool = False, fin
         return {"topics": wanted, "allow_auto_topic_creation": False, "include_cluster_authorized_operations": False,
                 "include_topic_authorized_operations": operations}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         if not message.brokers:  # of a cluster without brokers, lists of all brokers would be empty
             return Again(BrokerNotAvailableError("a broker that is still starting knows no brokers yet"))
         return Done(Cluster().updated(message))
 
-    return Call(what="describing topics", api=Api.METADATA, target=Anywhere.ANY_NODE, fields=fields, judge=judge, finish=finish,
+    return Call(what="describing topics", api=Api.METADATA, target=Anywhere.ANY_NODE, fields=fields, classify=classify, finish=finish,
                 deadline=deadline, versions=VersionRange(OPERATIONS_SINCE, SPOKEN[Api.METADATA].high) if operations else None)
 
 

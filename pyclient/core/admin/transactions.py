@@ -31,24 +31,24 @@ def list_transactions_call(*, node: int, states: Sequence[str], producer_ids: Se
     def fields(version: int) -> dict[str, object]:
         return {"state_filters": list(states), "producer_id_filters": list(producer_ids), "duration_filter": duration}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return refused(Api.LIST_TRANSACTIONS, message) or Done([TransactionListing(each.transactional_id, each.producer_id, each.transaction_state) for each in message.transaction_states])
 
     versions = None if longer_than_ms is None else VersionRange(DURATION_SINCE, SPOKEN[Api.LIST_TRANSACTIONS].high)
-    return Call(what=f"listing the transactions of node {node}", api=Api.LIST_TRANSACTIONS, target=Broker(node), fields=fields, judge=judge,
+    return Call(what=f"listing the transactions of node {node}", api=Api.LIST_TRANSACTIONS, target=Broker(node), fields=fields, classify=classify,
                 finish=finish, deadline=deadline, versions=versions)
 
 
 def describe_transaction_call(transactional_id: str, *, finish: Finish, deadline: float | None) -> Call:
     """A transactional id as `TransactionDescription`; TransactionalIdNotFoundError if its coordinator knows none."""
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         found = next((each for each in message.transaction_states if each.transactional_id == transactional_id), None)
         if found is None:
             raise ProtocolError(f"the response lacks transactional id {transactional_id!r}")
         described = None if found.error_code else _described(found)
         return OpenTransaction(transactional_id, NO_ID).outcome(Api.DESCRIBE_TRANSACTIONS, found.error_code, described)
 
-    return Call(what=f"describing the transaction of {transactional_id!r}", api=Api.DESCRIBE_TRANSACTIONS, judge=judge, finish=finish, deadline=deadline,
+    return Call(what=f"describing the transaction of {transactional_id!r}", api=Api.DESCRIBE_TRANSACTIONS, classify=classify, finish=finish, deadline=deadline,
                 target=Coordinator(transactional_id, KeyType.TRANSACTION), fields=lambda version: {"transactional_ids": [transactional_id]})
 
 
@@ -56,10 +56,10 @@ def describe_producers_call(partitions: Sequence[TopicPartition], *, node: int, 
     """Who wrote to partitions; the result maps each to its `ProducerState` rows, or its error."""
     topics = [{"name": name, "partition_indexes": numbers} for name, numbers in by_topic((tp, tp.partition) for tp in partitions).items()]
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return per_partition(Api.DESCRIBE_PRODUCERS, message.topics, lambda part: tuple(_producer(each) for each in part.active_producers))
 
-    return Call(what=f"describing the producers of {len(partitions)} partitions", api=Api.DESCRIBE_PRODUCERS, target=Broker(node), judge=judge,
+    return Call(what=f"describing the producers of {len(partitions)} partitions", api=Api.DESCRIBE_PRODUCERS, target=Broker(node), classify=classify,
                 finish=finish, deadline=deadline, fields=lambda version: {"topics": topics})
 
 
@@ -69,10 +69,10 @@ def abort_marker_call(tp: TopicPartition, producer: ProducerState, *, node: int,
     marker = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch, "transaction_result": False, "coordinator_epoch": epoch,
               "topics": [{"name": tp.topic, "partition_indexes": [tp.partition]}]}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return per_partition(Api.WRITE_TXN_MARKERS, [topic for each in message.markers for topic in each.topics], lambda part: None)
 
-    return Call(what=f"aborting the transaction in {tp}", api=Api.WRITE_TXN_MARKERS, target=Broker(node), judge=judge, finish=finish, deadline=deadline,
+    return Call(what=f"aborting the transaction in {tp}", api=Api.WRITE_TXN_MARKERS, target=Broker(node), classify=classify, finish=finish, deadline=deadline,
                 fields=lambda version: {"markers": [marker]})
 
 

@@ -41,10 +41,10 @@ def describe_scram_call(users: Collection[str] | None, *, finish: Finish, deadli
     """The credentials of users (None: of all that have any); the result maps each to its credentials, or its error."""
     wanted = None if users is None else [{"name": each} for each in users]
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return refused(Api.DESCRIBE_USER_SCRAM_CREDENTIALS, message) or Done({each.user: _credentials(each) for each in message.results})
 
-    return Call(what="describing SCRAM users", api=Api.DESCRIBE_USER_SCRAM_CREDENTIALS, target=Anywhere.ANY_NODE, judge=judge, finish=finish,
+    return Call(what="describing SCRAM users", api=Api.DESCRIBE_USER_SCRAM_CREDENTIALS, target=Anywhere.ANY_NODE, classify=classify, finish=finish,
                 deadline=deadline, fields=lambda version: {"users": wanted})
 
 
@@ -66,22 +66,22 @@ def alter_scram_call(changes: Mapping[str, Salted | ScramDeletion], *, finish: F
                for user, each in changes.items() if isinstance(each, Salted)]
     deletions = [{"name": user, "mechanism": each.mechanism} for user, each in changes.items() if isinstance(each, ScramDeletion)]
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return settled({each.user: _error(Api.ALTER_USER_SCRAM_CREDENTIALS, f"user {each.user!r}", each) if each.error_code else None
                          for each in message.results})
 
     return Call(what=f"altering the SCRAM credentials of {len(changes)} users", api=Api.ALTER_USER_SCRAM_CREDENTIALS, target=Anywhere.CONTROLLER,
-                judge=judge, finish=finish, deadline=deadline, fields=lambda version: {"deletions": deletions, "upsertions": upserts})
+                classify=classify, finish=finish, deadline=deadline, fields=lambda version: {"deletions": deletions, "upsertions": upserts})
 
 
 def describe_quotas_call(matching: QuotaEntity, *, strict: bool, finish: Finish, deadline: float | None) -> Call:
     """The quotas of entities that agree with a filter, by entity. *strict*: of those that have no other part."""
     components = [_component(kind, name) for kind, name in _parts(matching)]
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return refused(Api.DESCRIBE_CLIENT_QUOTAS, message) or Done({_entity(each.entity): {value.key: value.value for value in each.values} for each in message.entries or ()})
 
-    return Call(what="describing quotas", api=Api.DESCRIBE_CLIENT_QUOTAS, target=Anywhere.ANY_NODE, judge=judge, finish=finish, deadline=deadline,
+    return Call(what="describing quotas", api=Api.DESCRIBE_CLIENT_QUOTAS, target=Anywhere.ANY_NODE, classify=classify, finish=finish, deadline=deadline,
                 fields=lambda version: {"components": components, "strict": strict})
 
 
@@ -90,11 +90,11 @@ def alter_quotas_call(changes: Mapping[QuotaEntity, Mapping[str, float | None]],
     entries = [{"entity": _named(entity), "ops": [{"key": key, "value": value or 0.0, "remove": value is None} for key, value in quotas.items()]}
                for entity, quotas in changes.items()]
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return settled({(entity := _entity(each.entity)): _error(Api.ALTER_CLIENT_QUOTAS, str(entity), each) if each.error_code else None
                          for each in message.entries})
 
-    return Call(what=f"altering the quotas of {len(changes)} entities", api=Api.ALTER_CLIENT_QUOTAS, target=Anywhere.CONTROLLER, judge=judge,
+    return Call(what=f"altering the quotas of {len(changes)} entities", api=Api.ALTER_CLIENT_QUOTAS, target=Anywhere.CONTROLLER, classify=classify,
                 finish=finish, deadline=deadline, fields=lambda version: {"entries": entries, "validate_only": validate_only})
 
 

@@ -1,4 +1,4 @@
-"""The positions of all assigned partitions, and the errors that polls raise for them. Knows no requests.
+"""The positions of all assigned partitions, and the errors that polls raise for them. Independent of requests.
 
 Rule: a partition gets a new generation with each assignment, seek and reset; the buffer drops data of older ones (C03).
 """

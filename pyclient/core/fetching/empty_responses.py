@@ -1,4 +1,4 @@
-"""Pauses for nodes that answer fetches at once and without data (C27). Knows nodes and times; knows no partitions."""
+"""Pauses for nodes that answer fetches at once and without data (C27). Independent of partitions."""
 from __future__ import annotations
 
 import datetime

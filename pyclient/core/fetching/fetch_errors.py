@@ -1,4 +1,4 @@
-"""Errors of a partition that polls raise, with what the user can do. Knows no state but the position."""
+"""Errors of a partition that polls raise, with what the user can do. Independent of all state but the position."""
 from __future__ import annotations
 
 from pyclient.core.fetching.positions import Position

@@ -27,7 +27,7 @@ from pyclient.core.fetching.responses import FetchResponses
 from pyclient.core.fetching.session_close import SessionClose
 from pyclient.core.fetching.sessions import SessionRequest, PartitionRequest
 from pyclient.core.fetching.sources import Sources
-from pyclient.core.fetching.under_way import Fetch, FetchesUnderWay, FetchWait
+from pyclient.core.fetching.fetches_in_flight import Fetch, FetchesInFlight, FetchWait
 from pyclient.core.manager import Manager, Outcome, Ready, Request, Use, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.core.topic_interest import check_topic_name
@@ -55,7 +55,7 @@ class Fetcher(Manager):
                                         reset_time=reset_time, find_committed=find_committed)
         self._responses = FetchResponses(self._assigned, self._lookups, self._placement, self._preferred, buffer, metadata, limits,
                                          self._fetch_wait)
-        self.fetches = FetchesUnderWay(buffer, limits, self._fetch_wait, on_end=self._ended)
+        self.fetches = FetchesInFlight(buffer, limits, self._fetch_wait, on_end=self._ended)
         """Those under way."""
         self.session_close = SessionClose(self._sources, limits)
 
@@ -188,9 +188,9 @@ class Fetcher(Manager):
         return earliest(self._placement.next_deadline(), self._preferred.next_deadline(), self._empty.next_deadline())
 
     @property
-    def under_way(self) -> list[TopicPartition]:
+    def in_flight(self) -> list[TopicPartition]:
         """The partitions of the fetches under way."""
-        return self._sources.under_way()
+        return self._sources.in_flight()
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 

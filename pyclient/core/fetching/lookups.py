@@ -96,13 +96,13 @@ class OffsetLookups(Manager):
         requested: dict[TopicPartition, int] = {}
         for lookup in lookups:
             lookup.in_flight = requested.setdefault(lookup.tp, lookup.timestamp) == lookup.timestamp
-        under_way = [lookup for lookup in lookups if lookup.in_flight]
+        in_flight = [lookup for lookup in lookups if lookup.in_flight]
 
         def fields(version: int) -> dict[str, object]:
             return {"replica_id": CONSUMER_ID, "isolation_level": self._isolation, "topics": self._topics(requested)}
 
         return Request(node=node, use=Use.CONTROL, api=Api.LIST_OFFSETS, fields=fields, timeout=self._request_timeout,
-                       done=lambda now, outcome: self._answered(now, under_way, outcome))
+                       done=lambda now, outcome: self._answered(now, in_flight, outcome))
 
     def _topics(self, requested: Mapping[TopicPartition, int]) -> list[dict[str, object]]:
         topics: dict[str, list[dict[str, object]]] = {}
@@ -123,11 +123,11 @@ class OffsetLookups(Manager):
             if lookup not in self._open:
                 continue
             if isinstance(outcome, Reply):
-                self._judge(now, lookup, answers.get(lookup.tp))
+                self._classify(now, lookup, answers.get(lookup.tp))
             else:
                 self._again(now, lookup, outcome.cause)
 
-    def _judge(self, now: float, lookup: Lookup, answer: Any) -> None:
+    def _classify(self, now: float, lookup: Lookup, answer: Any) -> None:
         if answer is None:
             self._again(now, lookup, UnknownServerError(f"the answer leaves out {lookup.tp}"))
         elif answer.error_code:

@@ -1,6 +1,6 @@
 """Which node each partition is fetched from, or why it is not fetched now (C02, C09).
 
-Knows positions, leaders and preferred replicas; knows no requests and no data. A partition is in the fetch session of
+Independent of requests and data. A partition is in the fetch session of
 one node, unless it has no position or no leader, is paused or held, rests after an error, or has enough data buffered.
 """
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The position of each assigned partition: one table of phases (C01). Knows no requests."""
+"""The position of each assigned partition: one table of phases (C01). Independent of requests."""
 from __future__ import annotations
 
 import bisect

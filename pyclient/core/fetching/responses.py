@@ -24,7 +24,7 @@ from pyclient.core.fetching.position_lookups import PositionLookups
 from pyclient.core.fetching.positions import Event, Position
 from pyclient.core.fetching.preferred_replicas import PreferredReplicas
 from pyclient.core.fetching.sessions import FULL, PartitionRequest, Session, SessionRequest
-from pyclient.core.fetching.under_way import FetchWait
+from pyclient.core.fetching.fetches_in_flight import FetchWait
 from pyclient.core.manager import Outcome, Reply
 from pyclient.core.metadata import Metadata
 from pyclient.errors import CorruptRecordError, KafkaError, LogTruncationError, OffsetOutOfRangeError

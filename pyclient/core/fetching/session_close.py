@@ -34,8 +34,8 @@ class SessionClose:
         if self.begun:
             return
         self.begun = True
-        for node, request, is_under_way in self._sources.closing_requests():
-            use = Use.CONTROL if is_under_way else Use.FETCH
+        for node, request, is_in_flight in self._sources.closing_requests():
+            use = Use.CONTROL if is_in_flight else Use.FETCH
             if free(node, use):
                 self._unanswered += 1
                 yield self._request(node, use, request)

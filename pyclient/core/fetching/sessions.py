@@ -1,6 +1,6 @@
 """Fetch sessions (KIP-227): which partitions a broker knows, and which changes the next request must name (C07, C08).
 
-One session per node. Knows partitions and what is requested of each; knows no positions, no data and no time. Its work
+One session per node. Independent of positions, data and time. Its work
 follows what changes: an unchanged partition costs nothing in the request, in the response, or here.
 """
 from __future__ import annotations

@@ -16,15 +16,15 @@ class Sources:
     def __init__(self) -> None:
         self._sessions: dict[int, Session] = {}  # by node, the one with the oldest last request first
         self._nodes: dict[TopicPartition, int] = {}  # the node of the session that a partition is in, or leaves
-        self._under_way: dict[int, dict[TopicPartition, None]] = {}  # by node: what moves to another when the response comes
+        self._in_flight: dict[int, dict[TopicPartition, None]] = {}  # by node: what moves to another when the response comes
 
     def add(self, tp: TopicPartition, node: int) -> None:
         """Read this partition from *node*, with its next request."""
         old = self._nodes.get(tp, node)
         if old != node:
             self._sessions[old].remove(tp)
-            if old in self._under_way and tp in self._sessions[old].partitions:
-                self._under_way[old][tp] = None
+            if old in self._in_flight and tp in self._sessions[old].partitions:
+                self._in_flight[old][tp] = None
                 return
         self._nodes[tp] = node
         self.session(node).add(tp)
@@ -48,7 +48,7 @@ class Sources:
 
     def idle(self) -> list[int]:
         """The nodes that have something to read, and no request under way."""
-        return [node for node, session in self._sessions.items() if node not in self._under_way and session.reads]
+        return [node for node, session in self._sessions.items() if node not in self._in_flight and session.reads]
 
     def next_request(self, node: int, request_of: RequestOf) -> SessionRequest | None:
         """The next request to a node, if it would read anything; it is under way until `ended`."""
@@ -57,7 +57,7 @@ class Sources:
         if request is None:
             return None
         self._sessions[node] = self._sessions.pop(node)
-        self._under_way[node] = {}
+        self._in_flight[node] = {}
         for tp in request.forgotten:
             if tp not in session.partitions and self._nodes.get(tp) == node:
                 del self._nodes[tp]
@@ -65,15 +65,15 @@ class Sources:
 
     def ended(self, node: int) -> list[TopicPartition]:
         """The request to this node has ended; returns what waited for that to be read from another node."""
-        return list(self._under_way.pop(node))
+        return list(self._in_flight.pop(node))
 
     def pending(self) -> list[TopicPartition]:
         """What the next requests add or change."""
         return [tp for session in self._sessions.values() for tp in session.pending]
 
-    def under_way(self) -> list[TopicPartition]:
+    def in_flight(self) -> list[TopicPartition]:
         """The partitions of the requests under way."""
-        return [tp for node in self._under_way for tp in self._sessions[node].partitions]
+        return [tp for node in self._in_flight for tp in self._sessions[node].partitions]
 
     def outdated(self, is_current: Callable[[TopicPartition, int, PartitionRequest], bool]) -> list[TopicPartition]:
         """The partitions for which *is_current* (partition, node, what the node was sent) returns False."""
@@ -83,7 +83,7 @@ class Sources:
     def forget_nodes(self, alive: Callable[[int], bool]) -> None:
         """Drop the sessions of nodes that are gone and read nothing any more."""
         for node in [node for node, session in self._sessions.items()
-                     if not alive(node) and node not in self._under_way and not session.reads]:
+                     if not alive(node) and node not in self._in_flight and not session.reads]:
             del self._sessions[node]
             for tp in [tp for tp, at in self._nodes.items() if at == node]:
                 del self._nodes[tp]
@@ -93,4 +93,4 @@ class Sources:
         for node, session in self._sessions.items():
             request = session.closing_request()
             if request is not None:
-                yield node, request, node in self._under_way
+                yield node, request, node in self._in_flight

@@ -1,6 +1,6 @@
 """Partitions that the user assigned and that no view of the cluster has shown yet (C13).
 
-Knows views of the cluster; knows no positions. Rule: only an answer to a question that is newer than the assignment
+Independent of positions. Rule: only an answer to a question that is newer than the assignment
 says that a partition is missing, for it may have been added a moment before. Polls raise that once for each assignment,
 as the log says it: the user may read other partitions meanwhile.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from pyclient.core.fetching.fetch_errors import no_partition, no_topic
 from pyclient.core.metadata import Metadata
-from pyclient.core.outages import PATIENCE
+from pyclient.core.outages import REPORTED_AFTER
 from pyclient.errors import KafkaError, UnknownTopicOrPartitionError
 from pyclient.records import TopicPartition
 
@@ -75,4 +75,4 @@ class Unconfirmed:
         """As in Java, a topic that reading may create is waited for. Polls raise it when the log shows it."""
         known = self._metadata.cluster.topics.get(topic)
         return (known is not None and known.error == UnknownTopicOrPartitionError.code
-                and not self._metadata.creates_topics and self._metadata.asked_at >= since + PATIENCE)
+                and not self._metadata.creates_topics and self._metadata.asked_at >= since + REPORTED_AFTER)

@@ -12,7 +12,7 @@ from pyclient.codec.consumer_protocol import decode_assignment
 from pyclient.core.calls import Call, CallOutcome, Coordinator, Done, Finish
 from pyclient.core.group.coordinator import HEARTBEATS_IN_A_SESSION, GroupOptions, Identity, refusal, silence_of_a_coordinator
 from pyclient.core.manager import Use
-from pyclient.core.silence import LATEST, patience
+from pyclient.core.silence import LATEST, silence_timeout_s
 from pyclient.errors import ProtocolError
 from pyclient.records import TopicPartition
 
@@ -58,12 +58,12 @@ def join_call(options: GroupOptions, identity: Identity, protocols: Sequence[tup
             "reason": reason[:REASON_LIMIT],
         }
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         if message.error_code == MEMBER_ID_REQUIRED:
             return Done(MemberIdAssigned(message.member_id))
         return refusal(Api.JOIN_GROUP, message.error_code, options.group_id) if message.error_code else Done(_joined(message))
 
-    return _call(options, "joining", Api.JOIN_GROUP, fields, judge, finish, waits=True)
+    return _call(options, "joining", Api.JOIN_GROUP, fields, classify, finish, waits=True)
 
 
 def _joined(message: Any) -> Joined:
@@ -82,21 +82,21 @@ def sync_call(options: GroupOptions, joined: Joined, assignments: Mapping[str, b
             "assignments": [{"member_id": member, "assignment": assignment} for member, assignment in assignments.items()],
         }
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return refusal(Api.SYNC_GROUP, message.error_code, options.group_id) if message.error_code else Done(bytes(message.assignment))
 
-    return _call(options, "getting the assignment from", Api.SYNC_GROUP, fields, judge, finish, waits=True)
+    return _call(options, "getting the assignment from", Api.SYNC_GROUP, fields, classify, finish, waits=True)
 
 
 def heartbeat_call(options: GroupOptions, identity: Identity, finish: Finish) -> Call:
     """Show that the member is alive; the result is None."""
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return refusal(Api.HEARTBEAT, message.error_code, options.group_id) if message.error_code else Done(None)
 
-    call = _call(options, "a heartbeat to", Api.HEARTBEAT, lambda version: _who(options, identity), judge, finish)
+    call = _call(options, "a heartbeat to", Api.HEARTBEAT, lambda version: _who(options, identity), classify, finish)
     call.timeout = silence_of_a_coordinator(options.request_timeout, options.session_timeout / HEARTBEATS_IN_A_SESSION)
-    call.patience = min(options.heartbeat_interval, LATEST * patience(options.request_timeout))  # the next one is due then: one wake-up less
+    call.silence_timeout_s = min(options.heartbeat_interval, LATEST * silence_timeout_s(options.request_timeout))  # the next one is due then: one wake-up less
     return call
 
 
@@ -105,12 +105,12 @@ def describe_group_call(options: GroupOptions, finish: Finish) -> Call:
     decoded.
     """
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         (group,) = message.groups
         return refusal(Api.DESCRIBE_GROUPS, group.error_code, options.group_id) if group.error_code else Done(_assigned(group))
 
     return _call(options, "looking up the assignments of", Api.DESCRIBE_GROUPS,
-                 lambda version: {"groups": [options.group_id], "include_authorized_operations": False}, judge, finish)
+                 lambda version: {"groups": [options.group_id], "include_authorized_operations": False}, classify, finish)
 
 
 def _assigned(group: Any) -> frozenset[TopicPartition] | None:
@@ -132,12 +132,12 @@ def leave_call(options: GroupOptions, identity: Identity, reason: str, finish: F
         who = {"member_id": identity.member_id, "group_instance_id": options.instance_id, "reason": reason[:REASON_LIMIT]}
         return {"group_id": options.group_id, "members": [who]}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         codes = [message.error_code, *(each.error_code for each in getattr(message, "members", ()))]
         code = next((code for code in codes if code), 0)
         return refusal(Api.LEAVE_GROUP, code, options.group_id) if code else Done(None)
 
-    return attrs.evolve(_call(options, "leaving", Api.LEAVE_GROUP, fields, judge, finish), deadline=deadline)
+    return attrs.evolve(_call(options, "leaving", Api.LEAVE_GROUP, fields, classify, finish), deadline=deadline)
 
 
 def _who(options: GroupOptions, identity: Identity) -> dict[str, object]:
@@ -145,12 +145,12 @@ def _who(options: GroupOptions, identity: Identity) -> dict[str, object]:
             "group_instance_id": options.instance_id}
 
 
-def _call(options: GroupOptions, doing: str, api: Api, fields: Any, judge: Any, finish: Finish, *, waits: bool = False) -> Call:
+def _call(options: GroupOptions, doing: str, api: Api, fields: Any, classify: Any, finish: Finish, *, waits: bool = False) -> Call:
     """*waits*: the response comes when the other members are ready, so the request gets a connection of its own."""
-    patience = max(options.request_timeout, options.rebalance_timeout + JOIN_GRACE)
+    join_timeout_s = max(options.request_timeout, options.rebalance_timeout + JOIN_GRACE)
     return Call(
-        what=f"{doing} group {options.group_id!r}", api=api, target=Coordinator(options.group_id), fields=fields, judge=judge, finish=finish,
-        deadline=None, use=Use.MEMBERSHIP if waits else Use.COORDINATION, timeout=patience if waits else options.request_timeout)
+        what=f"{doing} group {options.group_id!r}", api=api, target=Coordinator(options.group_id), fields=fields, classify=classify, finish=finish,
+        deadline=None, use=Use.MEMBERSHIP if waits else Use.COORDINATION, timeout=join_timeout_s if waits else options.request_timeout)
 
 
 def _span(seconds: float) -> datetime.timedelta:

@@ -1,6 +1,6 @@
 """The heartbeats of a member of a classic group (G03): when they are sent.
 
-Knows no states: the member polls it only in those that send heartbeats.
+Independent of states: the member polls it only in those that send heartbeats.
 """
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The state table comes first. The leader's own work is in `leader`, when heartbeats are sent in `classic_heartbeat`. Runs
 on the client's reactor and never blocks: what the user's thread has to do is a `Change`, and until it has done it the
-member waits and stays alive. Knows no sockets and no clock.
+member waits and stays alive. Independent of sockets and clocks.
 
 Rule: a response counts only in the generation in which its request was sent (G02).
 """

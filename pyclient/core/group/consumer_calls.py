@@ -56,14 +56,14 @@ def heartbeat_call(options: GroupOptions, identity: Identity, heartbeat: Heartbe
     It is not retried: after a failure its fields may be outdated.
     """
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         if message.error_code:
             return refusal(Api.CONSUMER_GROUP_HEARTBEAT, message.error_code, options.group_id, message=message.error_message,
                            topics=sorted(heartbeat.topics or ()))
         return Done(HeartbeatResponse(message.member_epoch, message.heartbeat_interval.total_seconds(), _assigned(message.assignment)))
 
     epoch = identity.generation if identity.joined else JOIN_EPOCH
-    call = _call(options, "a heartbeat to", {**_who(options, identity.member_id, epoch), **_what(options, heartbeat)}, judge, finish)
+    call = _call(options, "a heartbeat to", {**_who(options, identity.member_id, epoch), **_what(options, heartbeat)}, classify, finish)
     call.once, call.versions = True, WITH_PATTERNS if heartbeat.pattern else None
     return call
 
@@ -74,7 +74,7 @@ def leave_call(options: GroupOptions, member_id: str, finish: Finish, deadline: 
     A coordinator that does not know the member counts as success.
     """
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         code = message.error_code
         if code and code not in _NOT_A_MEMBER:
             return refusal(Api.CONSUMER_GROUP_HEARTBEAT, code, options.group_id, message=message.error_message)
@@ -82,7 +82,7 @@ def leave_call(options: GroupOptions, member_id: str, finish: Finish, deadline: 
 
     epoch = LEAVE_EPOCH if options.instance_id is None or permanently else STATIC_LEAVE_EPOCH
     nothing = HeartbeatFields(full=False)
-    call = _call(options, "leaving", {**_who(options, member_id, epoch), **_what(options, nothing)}, judge, finish)
+    call = _call(options, "leaving", {**_who(options, member_id, epoch), **_what(options, nothing)}, classify, finish)
     return attrs.evolve(call, deadline=deadline)
 
 
@@ -114,7 +114,7 @@ def _assigned(assignment: Any) -> frozenset[TopicIdPartition] | None:
     return frozenset((each.topic_id, number) for each in assignment.topic_partitions for number in each.partitions if each.topic_id is not None)
 
 
-def _call(options: GroupOptions, doing: str, fields: dict[str, object], judge: Any, finish: Finish) -> Call:
+def _call(options: GroupOptions, doing: str, fields: dict[str, object], classify: Any, finish: Finish) -> Call:
     return Call(
         what=f"{doing} group {options.group_id!r}", api=Api.CONSUMER_GROUP_HEARTBEAT, target=Coordinator(options.group_id),
-        fields=lambda version: fields, judge=judge, finish=finish, deadline=None, timeout=options.request_timeout)
+        fields=lambda version: fields, classify=classify, finish=finish, deadline=None, timeout=options.request_timeout)

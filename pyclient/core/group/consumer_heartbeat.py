@@ -1,8 +1,8 @@
 """The heartbeats of a member under the consumer protocol (KIP-848): when the next one is due, and what it has to state
 (N03, N04).
 
-Knows no states: the member polls it only in those that send heartbeats. Rule: after a failed heartbeat the next one
-states everything, as the coordinator may or may not have processed the failed one.
+Independent of states: the member polls it only in those that send heartbeats. Rule: after a failed heartbeat the next
+one states everything, as the coordinator may or may not have processed the failed one.
 """
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The state table comes first. When heartbeats are sent is in `consumer_heartbeat`, what an assignment requires in
 `reconciliation`. Runs in steps of the client's reactor and never blocks: what the user's thread has to do is a
-`Change`; heartbeats go on meanwhile. Knows no sockets and no clock.
+`Change`; heartbeats go on meanwhile. Independent of sockets and clocks.
 
 Rule: once a heartbeat states which partitions are owned, no new change begins before its response, because the
 coordinator relies on it.

@@ -11,7 +11,7 @@ import attrs
 from pyclient.codec.apis import Api
 from pyclient.core.acl_errors import error_of
 from pyclient.core.calls import Again, CallOutcome
-from pyclient.core.silence import LONGEST_PATIENCE
+from pyclient.core.silence import LONGEST_SILENCE_S
 from pyclient.errors import CoordinatorNotAvailableError, NotCoordinatorError, RequestTimedOutError
 from pyclient.records import NO_GENERATION, TopicPartition
 
@@ -67,7 +67,7 @@ def silence_of_a_coordinator(request_timeout: float, third_of_session: float) ->
     The rest of the session must suffice for the next heartbeat to arrive. Heartbeats are answered at once, so this is
     no reason to wait for request_timeout_ms.
     """
-    return min(request_timeout, max(LONGEST_PATIENCE, third_of_session))
+    return min(request_timeout, max(LONGEST_SILENCE_S, third_of_session))
 
 
 def refusal(api: Api, code: int, group: str, tp: TopicPartition | None = None, message: str | None = None,

@@ -1,4 +1,4 @@
-"""When a member may commit, and what a refusal means (C24, C25). Knows no requests.
+"""When a member may commit, and what a refusal means (C24, C25). Independent of requests.
 
 Rule: a commit belongs to the assignment in which it was requested. Partitions that were assigned to another member
 meanwhile are not committed: the late commit would overwrite what the new owner has committed.

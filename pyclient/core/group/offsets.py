@@ -35,11 +35,11 @@ def commit_call(
             "topics": commit_topics(offsets),
         }
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return _read_commit(group, offsets, message.topics, _TOPIC_IS_GONE if automatic else ())
 
     return Call(what=f"committing {len(offsets)} offsets of group {group!r}", api=Api.OFFSET_COMMIT,
-                target=Coordinator(group), fields=fields, judge=judge, finish=finish, deadline=deadline)
+                target=Coordinator(group), fields=fields, classify=classify, finish=finish, deadline=deadline)
 
 
 def _read_commit(group: str, offsets: Iterable[TopicPartition], topics: Any, final: Container[int | None]) -> CallOutcome:
@@ -67,7 +67,7 @@ def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Fin
             return {"groups": [{"group_id": group, "topics": topics}], "require_stable": stable}
         return {"group_id": group, "topics": topics, "require_stable": stable}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         responses = getattr(message, "groups", (message,))  # since version 8 the response has several groups
         if not responses:
             return Again(UnknownServerError(f"the response has no entry for group {group!r}"))
@@ -77,7 +77,7 @@ def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Fin
         return _read_committed(group, wanted, response.topics)
 
     return Call(what=f"looking up the committed offsets of group {group!r}", api=Api.OFFSET_FETCH,
-                target=Coordinator(group), fields=fields, judge=judge, finish=finish, deadline=deadline)
+                target=Coordinator(group), fields=fields, classify=classify, finish=finish, deadline=deadline)
 
 
 def _read_committed(group: str, wanted: list[TopicPartition], topics: Any) -> CallOutcome:

@@ -1,8 +1,8 @@
 """How a member gets from the partitions it owns to those its coordinator assigned, one change at a time (KIP-848; N05,
 N09).
 
-The coordinator names topics by id. Here they get their names; a topic without a known name waits for metadata. Knows no
-requests and no states.
+The coordinator names topics by id. Here they get their names; a topic without a known name waits for metadata.
+Independent of requests and states.
 
 Rule: each change leads from what the user's thread owns at that moment to the newest assignment, and revokes before it
 assigns.

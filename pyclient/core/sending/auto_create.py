@@ -33,7 +33,7 @@ class TopicCreation:
         resource = {"resource_type": BROKER_RESOURCE, "resource_name": str(node), "configuration_keys": [SETTING]}
         fields: dict[str, object] = {"resources": [resource], "include_synonyms": False, "include_documentation": False}
         return Call(what=f"reading {SETTING} of node {node}", api=Api.DESCRIBE_CONFIGS, target=Broker(node),
-                    fields=lambda _: fields, judge=_judge, finish=self._on_setting, deadline=deadline)
+                    fields=lambda _: fields, classify=_classify, finish=self._on_setting, deadline=deadline)
 
     def _on_setting(self, enabled: bool | None, error: BaseException | None) -> None:
         if isinstance(error, KafkaTimeoutError):
@@ -52,7 +52,7 @@ class TopicCreation:
                 return f"This cluster does not create topics automatically ({SETTING}=false)."
 
 
-def _judge(message: Any) -> CallOutcome:
+def _classify(message: Any) -> CallOutcome:
     result = message.results[0]
     if result.error_code:
         return error_of(Api.DESCRIBE_CONFIGS, result.error_code, result.error_message)

@@ -1,9 +1,9 @@
 # cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """Where the partitions with unsent batches wait (P12, P13).
 
-At their leader's node, without a leader, or in a pause after a failure. Knows queues, leaders and pauses; knows no
-requests. Rule: a queue that the Accumulator reported as ready stays in one of these places until the sender has taken
-it out. The Accumulator does not report it again before that.
+At their leader's node, without a leader, or in a pause after a failure. Independent of requests. Rule: a queue that
+the Accumulator reported as ready stays in one of these places until the sender has taken it out. The Accumulator does
+not report it again before that.
 """
 from __future__ import annotations
 

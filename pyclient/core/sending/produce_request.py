@@ -108,7 +108,7 @@ def produce_request(node: int, batches: list[Batch], ids: list[bytes | None], ac
     made.api = PRODUCE_API
     made.timeout = timeout
     made.held = 0.0
-    made.patience = made.fields = made._done = None
+    made.silence_timeout_s = made.fields = made._done = None
     made.versions = produce_versions(versions, by_id=False) if None in ids else versions
     made.answered = acks != 0
     return made

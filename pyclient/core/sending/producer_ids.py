@@ -80,11 +80,11 @@ def init_producer_id_call(finish: Finish) -> Call:
     def fields(version: int) -> dict[str, object]:
         return {"transactional_id": None, "transaction_timeout": datetime.timedelta(0), "producer_id": NONE, "producer_epoch": NONE}
 
-    return Call(what="getting a producer id", api=Api.INIT_PRODUCER_ID, target=Anywhere.ANY_NODE, fields=fields, judge=_judge,
+    return Call(what="getting a producer id", api=Api.INIT_PRODUCER_ID, target=Anywhere.ANY_NODE, fields=fields, classify=_classify,
                 finish=finish, deadline=None)
 
 
-def _judge(message: Any) -> CallOutcome:
+def _classify(message: Any) -> CallOutcome:
     if not message.error_code:
         return Done(message.producer_id)
     error = error_of(Api.INIT_PRODUCER_ID, message.error_code, "an idempotent producer needs a producer id; enable_idempotence=False does without")

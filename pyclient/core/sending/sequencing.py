@@ -1,7 +1,7 @@
 # cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The order in which one partition's batches are sent, and their producer id, epoch and sequence.
 
-Covers P15–P17, P19 and I01–I09. Knows batches and their outcomes; knows no leaders, requests or clocks. Rules:
+Covers P15–P17, P19 and I01–I09. Independent of leaders, requests and clocks. Rules:
 
 - Up to five batches are in flight, to one leader only, and only after it has stored one. A broker takes any first
   sequence of a producer it does not know: of two batches in flight it could store the second and never see the first.

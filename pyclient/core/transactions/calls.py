@@ -87,11 +87,11 @@ def init_call(transactional_id: str, timeout: float, finish: Finish, *, present:
     def fields(version: int) -> dict[str, object]:
         return {**transaction.fields(), "transaction_timeout": datetime.timedelta(seconds=timeout)}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return transaction.outcome(Api.INIT_PRODUCER_ID, message.error_code, ProducerId(message.producer_id, message.producer_epoch))
 
     return Call(what=f"getting a producer id for transactional id {transactional_id!r}", api=Api.INIT_PRODUCER_ID, target=transaction.coordinator,
-                fields=fields, judge=judge, finish=finish, deadline=deadline, versions=None if present is NO_ID else BUMPS)
+                fields=fields, classify=classify, finish=finish, deadline=deadline, versions=None if present is NO_ID else BUMPS)
 
 
 def add_partitions_call(transaction: OpenTransaction, partitions: Iterable[TopicPartition], finish: Finish, *, early: Early, deadline: float | None) -> Call:
@@ -104,13 +104,13 @@ def add_partitions_call(transaction: OpenTransaction, partitions: Iterable[Topic
     def fields(version: int) -> dict[str, object]:
         return {**names, "v3_and_below_topics": [{"name": name, "partitions": numbers} for name, numbers in topics.items()]}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         codes = {TopicPartition(topic.name, each.partition_index): each.partition_error_code
                  for topic in message.results_by_topic_v3_and_below for each in topic.results_by_partition}
         return _soon(_of_partitions(transaction, Api.ADD_PARTITIONS_TO_TXN, codes, wanted), early)
 
     return Call(what=f"adding partitions to the transaction of {transaction.transactional_id!r}", api=Api.ADD_PARTITIONS_TO_TXN,
-                target=transaction.coordinator, fields=fields, judge=judge, finish=finish, deadline=deadline)
+                target=transaction.coordinator, fields=fields, classify=classify, finish=finish, deadline=deadline)
 
 
 def _soon(outcome: CallOutcome, early: Early) -> CallOutcome:
@@ -134,11 +134,11 @@ def add_offsets_call(transaction: OpenTransaction, group: str, finish: Finish, *
     def fields(version: int) -> dict[str, object]:
         return {**transaction.fields(), "group_id": group}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         return _soon(transaction.outcome(Api.ADD_OFFSETS_TO_TXN, message.error_code, group=group), early)
 
     return Call(what=f"adding the offsets of group {group!r} to the transaction of {transaction.transactional_id!r}", api=Api.ADD_OFFSETS_TO_TXN,
-                target=transaction.coordinator, fields=fields, judge=judge, finish=finish, deadline=deadline)
+                target=transaction.coordinator, fields=fields, classify=classify, finish=finish, deadline=deadline)
 
 
 def offsets_call(transaction: OpenTransaction, member: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata], protocol: Protocol,
@@ -149,12 +149,12 @@ def offsets_call(transaction: OpenTransaction, member: ConsumerGroupMetadata, of
         return {**transaction.fields(), "group_id": member.group_id, "generation_id": member.generation_id, "member_id": member.member_id,
                 "group_instance_id": member.group_instance_id, "topics": commit_topics(offsets)}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         codes = {TopicPartition(topic.name, each.partition_index): each.error_code for topic in message.topics for each in topic.partitions}
         return _soon(_of_partitions(transaction, Api.TXN_OFFSET_COMMIT, codes, offsets, group=member.group_id), early)
 
     return Call(what=f"committing {len(offsets)} offsets of group {member.group_id!r} in the transaction of {transaction.transactional_id!r}",
-                api=Api.TXN_OFFSET_COMMIT, target=Coordinator(member.group_id), fields=fields, judge=judge, finish=finish, deadline=deadline,
+                api=Api.TXN_OFFSET_COMMIT, target=Coordinator(member.group_id), fields=fields, classify=classify, finish=finish, deadline=deadline,
                 versions=protocol.offsets)
 
 
@@ -164,9 +164,9 @@ def end_call(transaction: OpenTransaction, protocol: Protocol, finish: Finish, *
     def fields(version: int) -> dict[str, object]:
         return {**transaction.fields(), "committed": commit}
 
-    def judge(message: Any) -> CallOutcome:
+    def classify(message: Any) -> CallOutcome:
         following = ProducerId(getattr(message, "producer_id", -1), getattr(message, "producer_epoch", -1))
         return transaction.outcome(Api.END_TXN, message.error_code, following)
 
     return Call(what=f"{'committing' if commit else 'aborting'} the transaction of {transaction.transactional_id!r}", api=Api.END_TXN,
-                target=transaction.coordinator, fields=fields, judge=judge, finish=finish, deadline=None, versions=protocol.end)
+                target=transaction.coordinator, fields=fields, classify=classify, finish=finish, deadline=None, versions=protocol.end)

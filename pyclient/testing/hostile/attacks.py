@@ -1,7 +1,7 @@
 """The table of attacks: what a hostile broker, leader or member answers, and what that may cost a client at most.
 
 Everything that an attack does not name is answered honestly, by the fake cluster: so a client gets as far as the
-attacked request. Knows responses; knows no clients.
+attacked request. Independent of clients.
 """
 from __future__ import annotations
 

@@ -65,9 +65,9 @@ BURST: Final = 6
 """Late inputs that come at once: transactions of several records."""
 STALL_S: Final = (6.5, 13.0)
 """Longer than a session, shorter than a transaction."""
-PATIENCE_MS: Final = (10_000, 1000, 400)
+BLOCK_MS: Final = (10_000, 1000, 400)
 """max_block_ms: calls of impatient workers run out of time, and go on."""
-PATIENT_MS: Final = 10_000
+LONG_BLOCK_MS: Final = 10_000
 """Others abort in calm too: a coordinator that moved before is found only then and may load for 0.3 s, and a connection
 that was asked for while the worker was cut off comes up to sixteen seconds later.
 """
@@ -106,7 +106,7 @@ class Chain:
         self._random = random
         settings = {**CONFIG, "coordinator_load_ms": random.choice((0, 300)), "transaction_marker_ms": random.choice((0, 0, 30, 300))}
         self._protocol = random.choice(("classic", "cooperative", "consumer"))
-        self._patience_ms, self._linger_ms = random.choice(PATIENCE_MS), random.choice(LINGER_MS)
+        self._block_ms, self._linger_ms = random.choice(BLOCK_MS), random.choice(LINGER_MS)
         self._splits, self._repeats_offsets = splits_batches(seed), sends_offsets_twice(seed)
         self.world = World(seed, config=settings, features={"transaction.version": transaction_version(seed)})
         self.faults = list(self.world.plan(FAULTS, end=FAULTS_END_S) if faults is None else faults)
@@ -213,7 +213,7 @@ class Chain:
             self.world.kafka.listeners.append(lambda event, _facts: done.set() if event == "committed" and self._all_is_committed() else None)
             tasks.create_task(self._end_zombies(ZOMBIES_END_S))
             await done.wait()
-        patient = self._patience_ms >= PATIENT_MS
+        patient = self._block_ms >= LONG_BLOCK_MS
         self.books.calm_aborted = self.books.calm_aborted + self._aborted() - self._aborted_before if patient else 0
         await asyncio.sleep(TRANSACTION_S + 2.0)  # what zombies left open is aborted by then
 
@@ -292,7 +292,7 @@ class Chain:
                                      max_poll_records=5, max_poll_interval_ms=10_000, fetch_max_wait_ms=1500, **member, **options)
             kind = Repeating if self._repeats_offsets else Reporting
             producer = kind(partial(self._begins, name), partial(self._committed, name), transactional_id=f"slot-{slot}", transaction_timeout_ms=round(1000 * TRANSACTION_S), delivery_timeout_ms=8000,
-                                 max_block_ms=self._patience_ms, linger_ms=self._linger_ms, **options)
+                                 max_block_ms=self._block_ms, linger_ms=self._linger_ms, **options)
         try:
             async with consumer, producer:
                 self._loops[name] = AsyncExactlyOnce(consumer, producer, partial(self._transform, name), retry=ONCE)

@@ -186,7 +186,7 @@ class Facts:
     """From when on nothing is wrong any more."""
     live_since: dict[Key, tuple[tuple[int, int], float]] = attrs.field(factory=dict)
     """Partition → its leader and epoch, and since when that leader answers."""
-    patience: dict[str, float] = attrs.field(factory=dict)
+    block_s: dict[str, float] = attrs.field(factory=dict)
     """Producer → seconds that its `send` may wait."""
     pipelines: dict[str, int] = attrs.field(factory=dict)
     """Producer → how many requests it may have in flight on a connection."""

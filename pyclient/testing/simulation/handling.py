@@ -32,7 +32,7 @@ COMMITS_SHARE: Final = 0.1
 WAITS_S: Final = (0.0, 0.3, 2.0)
 PATIENT_SHARE: Final = 0.5
 """The share of services that wait long for records at last."""
-PATIENCE: Final = 1.5
+WAIT_FACTOR: Final = 1.5
 """How long they wait, in max.poll.interval.ms: waiting is not absence (G04)."""
 LONGEST_LOOP: Final = (1, 5, 40)
 """After so many records an iteration is left."""
@@ -58,7 +58,7 @@ class Handling:
         self._loops = world.random(f"{name} in loops")
         self._commits_within = not options["enable_auto_commit"] and self._loops.random() < 0.5
         self._prepares = world.random(f"{name} prepares").random() < PREPARES_SHARE
-        self._longest_wait = PATIENCE * options["max_poll_interval_ms"] / 1000 if world.random(f"{name} waits").random() < PATIENT_SHARE else max(WAITS_S)
+        self._longest_wait = WAIT_FACTOR * options["max_poll_interval_ms"] / 1000 if world.random(f"{name} waits").random() < PATIENT_SHARE else max(WAITS_S)
         """Of a poll, when nothing may fail any more."""
         self._member: Member
 

@@ -164,8 +164,8 @@ def records_fail_only_because_of_faults(judge: Judge, sent: Sent) -> None:
 def records_are_refused_only_when_memory_is_full(judge: Judge, who: str, error: BaseException) -> None:
     """Before the first fault and after the last one, a producer refuses records only when its memory is full."""
     facts, now = judge.facts, judge.world.loop.time()
-    if who in facts.patience and not isinstance(error, BufferExhaustedError):
-        wrong = facts.troubled_from <= now and now - facts.patience[who] <= facts.calm_from + RECOVERY_S
+    if who in facts.block_s and not isinstance(error, BufferExhaustedError):
+        wrong = facts.troubled_from <= now and now - facts.block_s[who] <= facts.calm_from + RECOVERY_S
         if not wrong:
             raise breach(records_are_refused_only_when_memory_is_full, f"{who} refuses a record at {now:.3f} while all is well: {error!r}")
 
@@ -383,7 +383,7 @@ def a_retried_batch_is_sent_alone(judge: Judge, who: str, batch: Any, _node: int
 def a_partition_is_fetched_once_at_a_time(judge: Judge, link: Link) -> None:
     """No two fetches in flight cover the same partition."""
     fetcher = judge.facts.fetchers.get(link.client)
-    wanted = fetcher.under_way if fetcher is not None else []
+    wanted = fetcher.in_flight if fetcher is not None else []
     if len(wanted) != len(set(wanted)):
         raise breach(a_partition_is_fetched_once_at_a_time, f"{link.client} fetches twice: {sorted(map(str, wanted))}")
 
@@ -395,7 +395,7 @@ def a_failed_partition_is_not_fetched_before_its_rest_is_over(judge: Judge, link
     if not rests:
         return
     fetcher = judge.facts.fetchers[link.client]
-    for tp in fetcher.under_way:
+    for tp in fetcher.in_flight:
         generation, until = rests.get(tp, (-1, now))
         position = fetcher.positions.get(tp)
         if now < until and position is not None and position.generation == generation:

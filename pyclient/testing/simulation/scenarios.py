@@ -24,7 +24,7 @@ from pyclient.testing.simulation.world import World
 
 LOG: Final = TopicPartition("log", 0)
 POLICIES: Final = ("earliest", "latest", "none")
-PATIENCE_S: Final = 60.0
+TIMEOUT_S: Final = 60.0
 """How long anything that a scenario waits for may take."""
 STEP_S: Final = 0.05
 HISTORY: Final = 120
@@ -38,7 +38,7 @@ class Writer(ProducingService):
         """Send them and wait until all are stored."""
         for _ in range(count):
             await self._send()
-        await self._producer.flush(PATIENCE_S)
+        await self._producer.flush(TIMEOUT_S)
 
     async def send(self, count: int) -> None:
         """Send them and wait for nothing."""
@@ -158,10 +158,10 @@ class Scene(Run):
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for it."""
-        limit = self.world.loop.time() + PATIENCE_S
+        limit = self.world.loop.time() + TIMEOUT_S
         while not condition():
             if self.world.loop.time() > limit:
-                self.require(False, f"in {PATIENCE_S:.0f} s did not happen: {what}")
+                self.require(False, f"in {TIMEOUT_S:.0f} s did not happen: {what}")
             await asyncio.sleep(STEP_S)
 
     async def stand_still(self, *readers: Reader) -> None:

@@ -121,7 +121,7 @@ class ProducingService:
         observe_batches(self.name, self._producer._core.sender, judge)
         self._due_s = self._options["delivery_timeout_ms"] / 1000
         config = self._producer._core.config
-        facts.patience[self.name] = config.max_block_ms / 1000
+        facts.block_s[self.name] = config.max_block_ms / 1000
         facts.pipelines[self.name] = config.max_in_flight_requests_per_connection
         facts.in_line[self.name] = min(REMEMBERED, config.max_in_flight_requests_per_connection) if config.enable_idempotence else 1
         facts.max_age[self.name] = config.metadata_max_age_ms / 1000

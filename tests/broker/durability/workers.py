@@ -19,7 +19,7 @@ also an older worker that was thawed."""
 HASTY: Final = 2
 """The slot whose transactions end after `HASTY_MS`: a worker that learns this from its commit has a fatal error."""
 HASTY_MS: Final = 10_000
-PATIENT_MS: Final = 60_000
+LONG_BLOCK_MS: Final = 60_000
 
 
 class Workers:
@@ -45,7 +45,7 @@ class Workers:
     def _wish(self, slot: int) -> dict[str, Any]:
         shared = {name: self._reading[name] for name in ("bootstrap_servers", "request_timeout_ms")}
         writing = {"transactional_id": f"{self.source}-{slot}", "linger_ms": 0,
-                   "transaction_timeout_ms": HASTY_MS if slot == HASTY else PATIENT_MS}
+                   "transaction_timeout_ms": HASTY_MS if slot == HASTY else LONG_BLOCK_MS}
         instance = {"group_instance_id": f"slot-{slot}" if slot == STATIC else None}
         return {"way": WAYS[slot % len(WAYS)], "target": self.target, "consumer": self._reading | instance, "producer": shared | writing}
 

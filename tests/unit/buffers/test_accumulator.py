@@ -105,7 +105,7 @@ class AccumulatorRules(RuleBasedStateMachine):
         self.deliveries: dict[PartitionQueue, list[Delivery]] = defaultdict(list)
         self.seen_ready: set[PartitionQueue] = set()
         self.held: set[PartitionQueue] = set()
-        self.under_way: list[Batch] = []
+        self.in_flight: list[Batch] = []
         self.dropped: list[Batch] = []
         self.woken = False
         self.looks_at: float | None = None
@@ -166,7 +166,7 @@ class AccumulatorRules(RuleBasedStateMachine):
     @rule(data=st.data())
     def send(self, data: st.DataObject) -> None:
         queue = data.draw(st.sampled_from(sorted(self.seen_ready, key=lambda each: each.partition)))
-        if any(each.queue is queue for each in self.under_way):
+        if any(each.queue is queue for each in self.in_flight):
             return
         batch = drain(self.buffers, queue)
         assert (batch is not None) == self.buffers.still_ready(queue)
@@ -177,7 +177,7 @@ class AccumulatorRules(RuleBasedStateMachine):
         if not self.buffers.start(batch):
             self.gives_back(queue)
         assert drain(self.buffers, queue) is not batch
-        self.under_way.append(batch)
+        self.in_flight.append(batch)
 
     def gives_back(self, queue: PartitionQueue) -> None:
         self.seen_ready.discard(queue)
@@ -192,7 +192,7 @@ class AccumulatorRules(RuleBasedStateMachine):
 
     # --- the network -------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.under_way)
+    @precondition(lambda self: self.in_flight)
     @rule(data=st.data(), offset=st.integers(0, 2**40))
     def stored(self, data: st.DataObject, offset: int) -> None:
         batch = self.end_one(data)
@@ -204,7 +204,7 @@ class AccumulatorRules(RuleBasedStateMachine):
             assert delivery.result(0).offset == offset + number
             assert delivery.result(0).timestamp == record[0]
 
-    @precondition(lambda self: self.under_way)
+    @precondition(lambda self: self.in_flight)
     @rule(data=st.data())
     def failed(self, data: st.DataObject) -> None:
         batch = self.end_one(data)
@@ -213,7 +213,7 @@ class AccumulatorRules(RuleBasedStateMachine):
             batch.result.fail(KafkaError("no"))
 
     def end_one(self, data: st.DataObject) -> Batch:
-        batch = self.under_way.pop(data.draw(st.integers(0, len(self.under_way) - 1)))
+        batch = self.in_flight.pop(data.draw(st.integers(0, len(self.in_flight) - 1)))
         used = self.buffers.pool.used
         self.buffers.release(batch)
         freed = used - self.buffers.pool.used
@@ -228,10 +228,10 @@ class AccumulatorRules(RuleBasedStateMachine):
         del self.sent[batch.queue][: batch.count], self.deliveries[batch.queue][: batch.count]
         return records, deliveries
 
-    @precondition(lambda self: self.under_way)
+    @precondition(lambda self: self.in_flight)
     @rule(data=st.data())
     def comes_back(self, data: st.DataObject) -> None:
-        batch = self.under_way.pop(data.draw(st.integers(0, len(self.under_way) - 1)))
+        batch = self.in_flight.pop(data.draw(st.integers(0, len(self.in_flight) - 1)))
         if batch in self.dropped:
             self.buffers.release(batch)
             return
@@ -283,7 +283,7 @@ class AccumulatorRules(RuleBasedStateMachine):
         assert oldest is None or not oldest.result.done
 
     def teardown(self) -> None:
-        for batch in self.under_way:
+        for batch in self.in_flight:
             self.buffers.release(batch)
             if batch not in self.dropped:
                 self.settle(batch)

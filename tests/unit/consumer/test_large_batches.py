@@ -19,7 +19,7 @@ from pyclient import AsyncConsumer, Consumer, TopicPartition
 from pyclient.buffers.fetch_buffer import Chunk
 from pyclient.buffers.records_view import memory_of
 from pyclient.codec.encode import encode_batch
-from pyclient.consumer.opener import OPENING_THREAD
+from pyclient.consumer.batch_decompressor import OPENING_THREAD
 from pyclient.errors import CorruptRecordError, SerializationError, WakeupError
 from pyclient.runtime.environment import Environment, using
 from pyclient.testing import FakeCluster

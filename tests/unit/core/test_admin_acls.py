@@ -27,7 +27,7 @@ def creating() -> Any:
 
 
 def created(*codes: int) -> Any:
-    return creating().judge(answer(Api.CREATE_ACLS, 3, results=[{"error_code": code, "error_message": "why" if code else None} for code in codes]))
+    return creating().classify(answer(Api.CREATE_ACLS, 3, results=[{"error_code": code, "error_message": "why" if code else None} for code in codes]))
 
 
 @pytest.mark.parametrize("version", versions(Api.CREATE_ACLS))
@@ -71,12 +71,12 @@ def test_a_filter_asks_for_what_it_names_and_finds_entries(version: int) -> None
     assert (read.resource_type_filter, read.resource_name_filter, read.pattern_type_filter, read.principal_filter, read.host_filter,
             read.operation, read.permission_type) == (2, "orders", 1, None, None, 1, 1)
     resources = [{"resource_type": 2, "resource_name": "orders", "pattern_type": 3, "acls": [ENTRY]}]
-    assert call.judge(answer(Api.DESCRIBE_ACLS, version, error_code=0, error_message=None, resources=resources)) == Done([READ])
+    assert call.classify(answer(Api.DESCRIBE_ACLS, version, error_code=0, error_message=None, resources=resources)) == Done([READ])
 
 
 def test_a_cluster_without_an_authorizer_says_so() -> None:
     call = describe_acls_call(EVERYTHING, finish=ignore, deadline=None)
-    found = call.judge(answer(Api.DESCRIBE_ACLS, 3, error_code=NO_AUTHORIZER, error_message="No Authorizer is configured.", resources=[]))
+    found = call.classify(answer(Api.DESCRIBE_ACLS, 3, error_code=NO_AUTHORIZER, error_message="No Authorizer is configured.", resources=[]))
     assert isinstance(found, SecurityDisabledError)
     assert "No Authorizer is configured" in str(found)
 
@@ -88,7 +88,7 @@ def test_each_filter_returns_what_it_deleted_or_its_error(version: int) -> None:
     matching = {"error_code": 0, "error_message": None, "resource_type": 2, "resource_name": "orders", "pattern_type": 3, **ENTRY}
     results = [{"error_code": 0, "error_message": None, "matching_acls": [matching]},
                {"error_code": 0, "error_message": None, "matching_acls": [matching | {"error_code": INVALID, "error_message": "why"}]}]
-    found = call.judge(answer(Api.DELETE_ACLS, version, filter_results=results))
+    found = call.classify(answer(Api.DELETE_ACLS, version, filter_results=results))
     assert isinstance(found, Done)
     assert found.result[ORDERS] == [READ]
     assert isinstance(found.result[EVERYTHING], InvalidRequestError)

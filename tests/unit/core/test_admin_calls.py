@@ -58,7 +58,7 @@ def test_adding_partitions_says_total_and_replicas_in_every_version(version: int
 @pytest.mark.parametrize("version", versions(Api.CREATE_PARTITIONS))
 def test_each_topic_grown_has_its_own_outcome(version: int) -> None:
     response = [{"name": "a"}, {"name": "b", "error_code": INVALID_PARTITIONS, "error_message": "has 9"}, {"name": "c", "error_code": NOT_ALLOWED}]
-    verdict = grow(a=NewPartitions(2), b=NewPartitions(3), c=NewPartitions(4)).judge(answer(Api.CREATE_PARTITIONS, version, results=response))
+    verdict = grow(a=NewPartitions(2), b=NewPartitions(3), c=NewPartitions(4)).classify(answer(Api.CREATE_PARTITIONS, version, results=response))
     assert isinstance(verdict, Done)
     assert verdict.result["a"] is None
     assert isinstance(verdict.result["b"], InvalidPartitionsError)
@@ -87,7 +87,7 @@ def test_given_replicas_leave_both_numbers_to_the_assignment(version: int) -> No
 @pytest.mark.parametrize("version", versions(Api.CREATE_TOPICS))
 def test_each_topic_created_has_its_own_outcome(version: int) -> None:
     response = [{"name": "a"}, {"name": "b", "error_code": EXISTS, "error_message": "b is there"}]
-    verdict = create(NewTopic("a"), NewTopic("b")).judge(answer(Api.CREATE_TOPICS, version, topics=response))
+    verdict = create(NewTopic("a"), NewTopic("b")).classify(answer(Api.CREATE_TOPICS, version, topics=response))
     assert isinstance(verdict, Done)
     assert verdict.result["a"] is None
     assert isinstance(verdict.result["b"], TopicExistsError)
@@ -104,7 +104,7 @@ def test_deleting_names_the_topics_in_every_version(version: int) -> None:
 @pytest.mark.parametrize("version", versions(Api.DELETE_TOPICS))
 def test_each_topic_deleted_has_its_own_outcome(version: int) -> None:
     response = [{"name": "a"}, {"name": "b", "error_code": UNKNOWN_TOPIC}]
-    verdict = delete("a", "b").judge(answer(Api.DELETE_TOPICS, version, responses=response))
+    verdict = delete("a", "b").classify(answer(Api.DELETE_TOPICS, version, responses=response))
     assert isinstance(verdict, Done)
     assert verdict.result["a"] is None
     assert isinstance(verdict.result["b"], UnknownTopicOrPartitionError)
@@ -117,7 +117,7 @@ def test_changes_are_the_controllers_business_and_another_controller_is_asked_wh
         (delete("a"), answer(Api.DELETE_TOPICS, 6, responses=[{"name": "a", "error_code": NOT_CONTROLLER}])),
     ):
         assert call.target is Anywhere.CONTROLLER
-        verdict = call.judge(message)
+        verdict = call.classify(message)
         assert isinstance(verdict, Again)
         assert (type(verdict.error), verdict.elsewhere) == (NotControllerError, True)
 
@@ -144,7 +144,7 @@ def test_topics_are_described_with_what_their_user_may_do_where_that_is_asked(as
     for version in range(8, 14):
         assert body(call, version).include_topic_authorized_operations is asked
     bits = 1 << AclOperation.READ | 1 << AclOperation.DESCRIBE if asked else NOT_ASKED
-    verdict = call.judge(answer(Api.METADATA, 13, **view(topic("t", 1, topic_authorized_operations=bits))))
+    verdict = call.classify(answer(Api.METADATA, 13, **view(topic("t", 1, topic_authorized_operations=bits))))
     assert isinstance(verdict, Done)
     assert verdict.result.topics["t"].describe().authorized_operations == ({AclOperation.READ, AclOperation.DESCRIBE} if asked else None)
 
@@ -152,12 +152,12 @@ def test_topics_are_described_with_what_their_user_may_do_where_that_is_asked(as
 def test_a_broker_that_is_still_starting_and_knows_no_brokers_is_asked_again() -> None:
     """Else lists of what all brokers have would be empty."""
     empty = {**view(), "brokers": []}
-    assert isinstance(metadata_call([], finish=ignore, deadline=None).judge(answer(Api.METADATA, 13, **empty)), Again)
+    assert isinstance(metadata_call([], finish=ignore, deadline=None).classify(answer(Api.METADATA, 13, **empty)), Again)
 
 
 def test_a_description_is_a_view_of_its_own_with_the_error_of_each_topic() -> None:
     call = metadata_call(["a", "b"], finish=ignore, deadline=None)
-    verdict = call.judge(answer(Api.METADATA, 13, **view(topic("a", 1, 2), topic("b", error=UNKNOWN_TOPIC), controller=3)))
+    verdict = call.classify(answer(Api.METADATA, 13, **view(topic("a", 1, 2), topic("b", error=UNKNOWN_TOPIC), controller=3)))
     assert isinstance(verdict, Done)
     assert (verdict.result.version, verdict.result.controller, verdict.result.id) == (1, 3, "cluster")
     assert verdict.result.topics["a"].available == (0, 1)

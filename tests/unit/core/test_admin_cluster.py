@@ -27,7 +27,7 @@ NOT_ALLOWED, NOT_LEADER, NOT_CONTROLLER, WRONG_LEVEL, NOT_REGISTERED, LATE, DUPL
 def described(version: int, **fields: Any) -> Any:
     brokers = [{"broker_id": number, "host": f"host-{number}", "port": 9092, "rack": None, "is_fenced": number == 1} for number in (2, 1)]
     call = describe_cluster_call(operations=True, fenced=False, finish=ignore, deadline=None)
-    return call.judge(answer(Api.DESCRIBE_CLUSTER, version, **{
+    return call.classify(answer(Api.DESCRIBE_CLUSTER, version, **{
         "cluster_id": "c", "controller_id": 2, "brokers": brokers, "endpoint_type": 1, "cluster_authorized_operations": 1 << 7 | 1 << 8, **fields}))
 
 
@@ -57,7 +57,7 @@ def test_a_feature_has_the_levels_that_are_supported_and_the_one_that_is_finaliz
     assert (read := body(call, version)).client_software_name == "pyclient"
     assert read.client_software_version == "1.0"
     supported = [{"name": name, "min_version": 0, "max_version": 2} for name in ("transaction.version", "share.version")]
-    verdict = call.judge(answer(Api.API_VERSIONS, version, api_keys=[], supported_features=supported, finalized_features_epoch=4, finalized_features=[
+    verdict = call.classify(answer(Api.API_VERSIONS, version, api_keys=[], supported_features=supported, finalized_features_epoch=4, finalized_features=[
         {"name": "transaction.version", "max_version_level": 2, "min_version_level": 2}]))
     assert verdict == Done({"transaction.version": FeatureRange(0, 2, 2), "share.version": FeatureRange(0, 2, 0)})
 
@@ -73,7 +73,7 @@ def quorum_of(version: int, code: int = 0, top: int = 0, leader: int = 2) -> Any
     partition = {"partition_index": 0, "error_code": code, "error_message": None, "leader_id": leader, "leader_epoch": 7, "high_watermark": 90,
                  "current_voters": [replica(2, 100, -1), replica(1, 95, 5000)], "observers": [replica(9, -1, -1)]}
     topics = [{"topic_name": "__cluster_metadata", "partitions": [partition]}]
-    return describing().judge(answer(Api.DESCRIBE_QUORUM, version, error_code=top, error_message=None, topics=topics, nodes=[
+    return describing().classify(answer(Api.DESCRIBE_QUORUM, version, error_code=top, error_message=None, topics=topics, nodes=[
         {"node_id": 2, "listeners": [{"name": "CONTROLLER", "host": "host-2", "port": 9093}]}]))
 
 
@@ -98,7 +98,7 @@ def test_another_broker_is_tried_where_one_forwards_to_a_controller_that_leads_n
     """It would do so for as long as that one answers."""
     for call in (describing(), remove_voter_call(3, UUID(int=3), finish=ignore, deadline=None)):
         assert call.target is Anywhere.CONTROLLER, "each update of the metadata names another broker"
-    outcome = call.judge(answer(Api.REMOVE_RAFT_VOTER, 0, error_code=NOT_LEADER))
+    outcome = call.classify(answer(Api.REMOVE_RAFT_VOTER, 0, error_code=NOT_LEADER))
     assert isinstance(outcome, Again)
     assert outcome.elsewhere
 
@@ -109,17 +109,17 @@ def test_a_voter_is_added_with_its_directory_and_endpoints_once_it_has_caught_up
     read = body(call, version)
     assert (read.voter_id, read.voter_directory_id, read.timeout.total_seconds(), getattr(read, "ack_when_committed", True)) == (3, UUID(int=3), 5, True)
     assert [(each.name, each.host, each.port) for each in read.listeners] == [("CONTROLLER", "host-3", 65000)]
-    assert call.judge(answer(Api.ADD_RAFT_VOTER, version, error_code=0)) == Done(None)
-    assert isinstance(call.judge(answer(Api.ADD_RAFT_VOTER, version, error_code=LATE)), Again)
-    assert isinstance(call.judge(answer(Api.ADD_RAFT_VOTER, version, error_code=DUPLICATE_VOTER)), DuplicateVoterError)
+    assert call.classify(answer(Api.ADD_RAFT_VOTER, version, error_code=0)) == Done(None)
+    assert isinstance(call.classify(answer(Api.ADD_RAFT_VOTER, version, error_code=LATE)), Again)
+    assert isinstance(call.classify(answer(Api.ADD_RAFT_VOTER, version, error_code=DUPLICATE_VOTER)), DuplicateVoterError)
 
 
 def test_a_voter_is_removed_by_its_directory() -> None:
     call = remove_voter_call(3, UUID(int=3), finish=ignore, deadline=None)
     read = body(call, 0)
     assert (read.voter_id, read.voter_directory_id) == (3, UUID(int=3))
-    assert call.judge(answer(Api.REMOVE_RAFT_VOTER, 0, error_code=0)) == Done(None)
-    assert isinstance(call.judge(answer(Api.REMOVE_RAFT_VOTER, 0, error_code=NO_VOTER, error_message="who")), VoterNotFoundError)
+    assert call.classify(answer(Api.REMOVE_RAFT_VOTER, 0, error_code=0)) == Done(None)
+    assert isinstance(call.classify(answer(Api.REMOVE_RAFT_VOTER, 0, error_code=NO_VOTER, error_message="who")), VoterNotFoundError)
 
 
 @pytest.mark.parametrize(("call", "words"), [
@@ -139,7 +139,7 @@ def updating() -> Any:
 
 def updated(version: int, top: int = 0, second: int = 0) -> Any:
     rows = [{"feature": name, "error_code": code, "error_message": "no"} for name, code in (("transaction.version", 0), ("group.version", second))]
-    return updating().judge(answer(Api.UPDATE_FEATURES, version, error_code=top, error_message="not this", results=rows))
+    return updating().classify(answer(Api.UPDATE_FEATURES, version, error_code=top, error_message="not this", results=rows))
 
 
 @pytest.mark.parametrize("version", versions(Api.UPDATE_FEATURES))
@@ -161,5 +161,5 @@ def test_until_version_1_the_error_of_a_feature_names_it() -> None:
 def test_a_broker_that_is_not_registered_is_an_error() -> None:
     call = unregister_broker_call(7, finish=ignore, deadline=None)
     assert (call.target, body(call, 0).broker_id) == (Anywhere.CONTROLLER, 7)
-    assert call.judge(answer(Api.UNREGISTER_BROKER, 0, error_code=0, error_message=None)) == Done(None)
-    assert isinstance(call.judge(answer(Api.UNREGISTER_BROKER, 0, error_code=NOT_REGISTERED, error_message="who")), BrokerIdNotRegisteredError)
+    assert call.classify(answer(Api.UNREGISTER_BROKER, 0, error_code=0, error_message=None)) == Done(None)
+    assert isinstance(call.classify(answer(Api.UNREGISTER_BROKER, 0, error_code=NOT_REGISTERED, error_message="who")), BrokerIdNotRegisteredError)

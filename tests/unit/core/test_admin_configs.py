@@ -62,7 +62,7 @@ def test_each_resource_described_has_its_own_outcome_and_no_sensitive_value(vers
             config("newer", "1", config_source=99)]},
         {"resource_type": 2, "resource_name": "gone", "error_code": UNKNOWN_TOPIC, "configs": []},
         {"resource_type": 2, "resource_name": "secret", "error_code": NOT_ALLOWED, "configs": []}]
-    verdict = describe(ORDERS, GONE).judge(answer(Api.DESCRIBE_CONFIGS, version, results=response))
+    verdict = describe(ORDERS, GONE).classify(answer(Api.DESCRIBE_CONFIGS, version, results=response))
     assert isinstance(verdict, Done)
     entries = verdict.result[ORDERS]
     kept = entries["retention.ms"]
@@ -92,7 +92,7 @@ def test_altering_says_each_change_in_every_version(version: int) -> None:
 def test_each_resource_altered_has_its_own_outcome(version: int) -> None:
     response = [{"resource_type": 2, "resource_name": "orders"},
                 {"resource_type": 2, "resource_name": "gone", "error_code": INVALID_CONFIG, "error_message": "retention.ms is -5"}]
-    verdict = alter({ORDERS: {}, GONE: {}}).judge(answer(Api.INCREMENTAL_ALTER_CONFIGS, version, responses=response))
+    verdict = alter({ORDERS: {}, GONE: {}}).classify(answer(Api.INCREMENTAL_ALTER_CONFIGS, version, responses=response))
     assert isinstance(verdict, Done)
     assert verdict.result[ORDERS] is None
     assert isinstance(verdict.result[GONE], InvalidConfigurationError)

@@ -35,7 +35,7 @@ def test_each_broker_lists_its_groups_with_what_its_version_knows(version: int) 
     assert call.target == Broker(2)
     body(call, version)
     group = {"group_id": "g", "protocol_type": "consumer", "group_state": "Stable", "group_type": "Consumer"}
-    verdict = call.judge(answer(Api.LIST_GROUPS, version, groups=[group]))
+    verdict = call.classify(answer(Api.LIST_GROUPS, version, groups=[group]))
     assert verdict == Done([GroupListing("g", "consumer", "Stable" if version >= 4 else None, "consumer" if version >= 5 else None)])
 
 
@@ -59,7 +59,7 @@ def test_a_member_of_the_next_generation_has_partitions_and_a_target(version: in
               "subscribed_topic_regex": None, "assignment": assigned(1), "target_assignment": assigned(1, 0), "member_type": 1}
     group = {"group_id": "g", "group_state": "Reconciling", "group_epoch": 5, "assignment_epoch": 5, "assignor_name": "uniform", "members": [member],
              "authorized_operations": 0}
-    verdict = call.judge(answer(Api.CONSUMER_GROUP_DESCRIBE, version, groups=[group]))
+    verdict = call.classify(answer(Api.CONSUMER_GROUP_DESCRIBE, version, groups=[group]))
     assert isinstance(verdict, Done)
     assert (verdict.result.type, verdict.result.state, verdict.result.assignor, verdict.result.epoch) == ("consumer", "Reconciling", "uniform", 5)
     assert verdict.result.members == (GroupMember("m", None, "c", "/h", (TWO,), (ONE, TWO)),)
@@ -72,7 +72,7 @@ def test_a_classic_member_has_what_its_leader_assigned_if_that_can_be_read(versi
     member = {"member_id": "m", "group_instance_id": "i", "client_id": "c", "client_host": "/h", "member_metadata": b"", "member_assignment": data}
     group = {"group_id": "g", "group_state": "Stable", "protocol_type": protocol_type, "protocol_data": "range", "members": [member], "authorized_operations": 0}
     call = describe_classic_group_call("g", finish=ignore, deadline=None)
-    verdict = call.judge(answer(Api.DESCRIBE_GROUPS, version, groups=[group]))
+    verdict = call.classify(answer(Api.DESCRIBE_GROUPS, version, groups=[group]))
     assert isinstance(verdict, Done)
     assert (verdict.result.type, verdict.result.assignor, verdict.result.epoch) == ("classic", "range", None)
     assert verdict.result.members == (GroupMember("m", "i" if version >= 4 else None, "c", "/h", assignment),)
@@ -87,14 +87,14 @@ def test_a_group_is_described_with_what_its_user_may_do_where_that_is_asked(make
              "members": [], "authorized_operations": 1 << AclOperation.READ if asked else NOT_ASKED}
     for version in range(least, SPOKEN[call.api].high + 1):
         assert body(call, version).include_authorized_operations is asked
-        verdict = call.judge(answer(call.api, version, groups=[group]))
+        verdict = call.classify(answer(call.api, version, groups=[group]))
         assert verdict.result.authorized_operations == ({AclOperation.READ} if asked else None)
 
 
 def test_a_group_that_does_not_exist_is_an_error_of_its_own_whatever_the_broker_says_of_it() -> None:
     def verdict(**said: Any) -> object:
         group = {"group_id": "g", "group_state": "", "protocol_type": "", "protocol_data": "", "members": [], "authorized_operations": 0, **said}
-        return describe_classic_group_call("g", finish=ignore, deadline=None).judge(answer(Api.DESCRIBE_GROUPS, 6, groups=[group]))
+        return describe_classic_group_call("g", finish=ignore, deadline=None).classify(answer(Api.DESCRIBE_GROUPS, 6, groups=[group]))
 
     assert isinstance(verdict(group_state="Dead"), GroupIdNotFoundError)
     assert isinstance(verdict(error_code=NOT_FOUND), GroupIdNotFoundError)
@@ -108,8 +108,8 @@ def test_a_group_that_does_not_exist_is_an_error_of_its_own_whatever_the_broker_
 def test_a_group_with_members_is_not_deleted(version: int) -> None:
     call = delete_group_call("g", finish=ignore, deadline=None)
     assert body(call, version).groups_names == ("g",)
-    assert call.judge(answer(Api.DELETE_GROUPS, version, results=[{"group_id": "g"}])) == Done(None)
-    assert isinstance(call.judge(answer(Api.DELETE_GROUPS, version, results=[{"group_id": "g", "error_code": NOT_EMPTY}])), GroupNotEmptyError)
+    assert call.classify(answer(Api.DELETE_GROUPS, version, results=[{"group_id": "g"}])) == Done(None)
+    assert isinstance(call.classify(answer(Api.DELETE_GROUPS, version, results=[{"group_id": "g", "error_code": NOT_EMPTY}])), GroupNotEmptyError)
 
 
 @pytest.mark.parametrize("stable", [True, False])
@@ -123,7 +123,7 @@ def test_all_offsets_are_asked_for_by_naming_none(version: int, stable: bool) ->
              {"partition_index": 1, "committed_offset": -1, "committed_leader_epoch": -1, "metadata": None}]
     topics = [{"name": "t", "partitions": parts}]
     fields = {"groups": [{"group_id": "g", "topics": topics}]} if version >= 8 else {"topics": topics}
-    assert call.judge(answer(Api.OFFSET_FETCH, version, **fields)) == Done({ONE: OffsetAndMetadata(7, "x", 3 if version >= 5 else None)})
+    assert call.classify(answer(Api.OFFSET_FETCH, version, **fields)) == Done({ONE: OffsetAndMetadata(7, "x", 3 if version >= 5 else None)})
 
 
 def test_each_partition_whose_offset_is_deleted_has_its_own_outcome() -> None:
@@ -131,7 +131,7 @@ def test_each_partition_whose_offset_is_deleted_has_its_own_outcome() -> None:
     (topic,) = body(call, 0).topics
     assert [part.partition_index for part in topic.partitions] == [0, 1]
     parts = [{"partition_index": 0}, {"partition_index": 1, "error_code": SUBSCRIBED}]
-    verdict = call.judge(answer(Api.OFFSET_DELETE, 0, topics=[{"name": "t", "partitions": parts}]))
+    verdict = call.classify(answer(Api.OFFSET_DELETE, 0, topics=[{"name": "t", "partitions": parts}]))
     assert isinstance(verdict, Done)
     assert verdict.result[ONE] is None
     assert isinstance(verdict.result[TWO], GroupSubscribedToTopicError)
@@ -164,24 +164,24 @@ def test_static_members_are_removed_by_their_instance_id_and_others_by_their_mem
 
 def test_each_removed_member_has_its_own_outcome() -> None:
     rows = [{"member_id": "", "group_instance_id": "static", "error_code": UNKNOWN_MEMBER}, {"member_id": "m", "group_instance_id": None, "error_code": 0}]
-    verdict = removing().judge(answer(Api.LEAVE_GROUP, 5, error_code=0, members=rows))
+    verdict = removing().classify(answer(Api.LEAVE_GROUP, 5, error_code=0, members=rows))
     assert isinstance(verdict, Done)
     assert isinstance(verdict.result[STATIC], UnknownMemberIdError)
     assert "group 'g' has no group instance id 'static': it has left" in str(verdict.result[STATIC])
     assert verdict.result[OTHER] is None
-    assert isinstance(removing().judge(answer(Api.LEAVE_GROUP, 5, error_code=NOT_COORDINATOR, members=[])), Again)
+    assert isinstance(removing().classify(answer(Api.LEAVE_GROUP, 5, error_code=NOT_COORDINATOR, members=[])), Again)
 
 
 def test_each_offset_that_is_stored_has_its_own_outcome_and_a_moved_coordinator_is_asked_again() -> None:
-    def judged(*codes: int) -> Any:
+    def classified(*codes: int) -> Any:
         parts = [{"partition_index": number, "error_code": code} for number, code in enumerate(codes)]
         call = alter_offsets_call("g", {ONE: OffsetAndMetadata(1), TWO: OffsetAndMetadata(2)}, finish=ignore, deadline=None)
-        return call.judge(answer(Api.OFFSET_COMMIT, 9, topics=[{"name": "t", "partitions": parts}]))
+        return call.classify(answer(Api.OFFSET_COMMIT, 9, topics=[{"name": "t", "partitions": parts}]))
 
-    assert judged(0, 0) == Done({ONE: None, TWO: None})
-    found = judged(0, 3)
+    assert classified(0, 0) == Done({ONE: None, TWO: None})
+    found = classified(0, 3)
     assert found.result[ONE] is None
     assert isinstance(found.result[TWO], UnknownTopicOrPartitionError)
-    assert isinstance(judged(0, 16), Again)
-    assert isinstance(judged(0, 14), Again)
-    assert isinstance(judged(0, 25).result[TWO], UnknownMemberIdError)
+    assert isinstance(classified(0, 16), Again)
+    assert isinstance(classified(0, 14), Again)
+    assert isinstance(classified(0, 25).result[TWO], UnknownMemberIdError)

@@ -57,7 +57,7 @@ def test_each_partition_listed_has_its_own_outcome(version: int) -> None:
 
     response = [{"name": "t", "partitions": [part(0), part(1, offset=-1, timestamp=-1, leader_epoch=-1)]},
                 {"name": "u", "partitions": [part(0, error_code=NOT_LEADER)]}]
-    verdict = listing({ONE: 5}).judge(answer(Api.LIST_OFFSETS, version, topics=response))
+    verdict = listing({ONE: 5}).classify(answer(Api.LIST_OFFSETS, version, topics=response))
     assert isinstance(verdict, Done)
     assert verdict.result[ONE] == ListedOffset(7, 99, 3)
     assert verdict.result[TWO] is None
@@ -71,7 +71,7 @@ def test_deleting_names_offsets_and_each_partition_has_its_own_outcome(version: 
     assert [(part.partition_index, part.offset) for part in read.topics[0].partitions] == [(0, 5), (1, -1)]
     response = [{"name": "t", "partitions": [{"partition_index": 0, "low_watermark": 5},
                                              {"partition_index": 1, "low_watermark": -1, "error_code": OUT_OF_RANGE}]}]
-    verdict = deleting({ONE: 5}).judge(answer(Api.DELETE_RECORDS, version, topics=response))
+    verdict = deleting({ONE: 5}).classify(answer(Api.DELETE_RECORDS, version, topics=response))
     assert isinstance(verdict, Done)
     assert verdict.result[ONE] == 5
     assert isinstance(verdict.result[TWO], OffsetOutOfRangeError)

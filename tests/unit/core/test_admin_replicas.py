@@ -44,7 +44,7 @@ def test_an_unclean_election_is_asked_only_of_brokers_that_have_it() -> None:
 
 def test_a_partition_that_needs_no_election_has_no_new_leader_and_no_error() -> None:
     parts = [{"partition_id": number, "error_code": code, "error_message": None} for number, code in enumerate([0, NOT_NEEDED, NOT_AVAILABLE])]
-    found = electing().judge(answer(Api.ELECT_LEADERS, 2, error_code=0, replica_election_results=[{"topic": "t", "partition_result": parts}]))
+    found = electing().classify(answer(Api.ELECT_LEADERS, 2, error_code=0, replica_election_results=[{"topic": "t", "partition_result": parts}]))
     assert isinstance(found, Done)
     assert (found.result[ONE], found.result[TWO]) == (True, False)
     assert isinstance(found.result[TopicPartition("t", 2)], PreferredLeaderNotAvailableError)
@@ -57,7 +57,7 @@ def test_reassignments_have_their_brokers_in_order_and_none_cancels(version: int
     read = body(call, version)
     assert [(each.name, [(part.partition_index, part.replicas) for part in each.partitions]) for each in read.topics] == [("t", [(0, (3, 1)), (1, None)])]
     parts = [{"partition_index": number, "error_code": code, "error_message": "why"} for number, code in enumerate([0, INVALID])]
-    found = call.judge(answer(Api.ALTER_PARTITION_REASSIGNMENTS, version, error_code=0, error_message=None, responses=[{"name": "t", "partitions": parts}]))
+    found = call.classify(answer(Api.ALTER_PARTITION_REASSIGNMENTS, version, error_code=0, error_message=None, responses=[{"name": "t", "partitions": parts}]))
     assert isinstance(found, Done)
     assert found.result[ONE] is None
     assert isinstance(found.result[TWO], InvalidReplicaAssignmentError)
@@ -66,7 +66,7 @@ def test_reassignments_have_their_brokers_in_order_and_none_cancels(version: int
 @pytest.mark.parametrize(("code", "kind"), [(NOT_ALLOWED, ClusterAuthorizationError), (NOT_CONTROLLER, NotControllerError)])
 def test_an_error_of_the_whole_answer_is_final_or_asks_the_next_controller(code: int, kind: type[Exception]) -> None:
     call = list_reassignments_call(None, timeout=3.0, finish=ignore, deadline=None)
-    found = call.judge(answer(Api.LIST_PARTITION_REASSIGNMENTS, 0, error_code=code, error_message=None, topics=[]))
+    found = call.classify(answer(Api.LIST_PARTITION_REASSIGNMENTS, 0, error_code=code, error_message=None, topics=[]))
     error = found.error if isinstance(found, Again) else found
     assert isinstance(error, kind)
     assert isinstance(found, Again) == (kind is NotControllerError)
@@ -76,7 +76,7 @@ def test_what_is_moved_is_listed_with_those_that_come_and_go() -> None:
     call = list_reassignments_call([ONE], timeout=3.0, finish=ignore, deadline=None)
     assert [(each.name, each.partition_indexes) for each in body(call, 0).topics] == [("t", (0,))]
     part = {"partition_index": 0, "replicas": [1, 2, 3], "adding_replicas": [3], "removing_replicas": [1]}
-    found = call.judge(answer(Api.LIST_PARTITION_REASSIGNMENTS, 0, error_code=0, error_message=None, topics=[{"name": "t", "partitions": [part]}]))
+    found = call.classify(answer(Api.LIST_PARTITION_REASSIGNMENTS, 0, error_code=0, error_message=None, topics=[{"name": "t", "partitions": [part]}]))
     assert found == Done({ONE: Reassignment((1, 2, 3), (3,), (1,))})
 
 
@@ -87,7 +87,7 @@ def test_each_replica_is_moved_to_its_directory_and_has_its_own_outcome(version:
     assert [(each.path, [(topic.name, topic.partitions) for topic in each.topics]) for each in body(call, version).dirs] == [
         ("/a", [("t", (0,)), ("u", (0,))]), ("/b", [("t", (1,))])]
     results = [{"topic_name": name, "partitions": [{"partition_index": number, "error_code": code}]} for name, number, code in (("t", 0, 0), ("t", 1, NO_DIRECTORY))]
-    found = call.judge(answer(Api.ALTER_REPLICA_LOG_DIRS, version, results=results))
+    found = call.classify(answer(Api.ALTER_REPLICA_LOG_DIRS, version, results=results))
     assert isinstance(found, Done)
     assert found.result[("t", 0, 2)] is None
     error = found.result[("t", 1, 2)]
@@ -103,7 +103,7 @@ def test_log_directories_have_their_replicas_and_a_failed_one_its_error(version:
     part = {"partition_index": 0, "partition_size": 99, "offset_lag": 5, "is_future_key": True}
     results = [{"error_code": 0, "log_dir": "/data", "topics": [{"name": "t", "partitions": [part]}], "total_bytes": 1000, "usable_bytes": 10},
                {"error_code": STORAGE, "log_dir": "/gone", "topics": [], "total_bytes": -1, "usable_bytes": -1}]
-    found = call.judge(answer(Api.DESCRIBE_LOG_DIRS, version, error_code=0, results=results))
+    found = call.classify(answer(Api.DESCRIBE_LOG_DIRS, version, error_code=0, results=results))
     assert isinstance(found, Done)
     has_bytes = version >= 4
     assert found.result["/data"] == LogDir("/data", None, 1000 if has_bytes else None, 10 if has_bytes else None, {ONE: ReplicaSize(99, 5, True)})

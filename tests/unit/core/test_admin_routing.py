@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from pyclient.codec.apis import Api
-from pyclient.core.admin.routing import PATIENCE, LeaderRounds
+from pyclient.core.admin.routing import MOST_ROUNDS, LeaderRounds
 from pyclient.core.cluster import Cluster
 from pyclient.errors import InvalidRequestError, KafkaError, KafkaTimeoutError, LeaderNotAvailableError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from pyclient.records import TopicPartition
@@ -58,7 +58,7 @@ def test_without_time_left_a_partition_has_the_last_error_of_its_own(tp: TopicPa
 
 def test_a_partition_that_stays_unknown_is_given_up_before_the_timeout() -> None:
     rounds = LeaderRounds([NOWHERE])
-    for _ in range(PATIENCE):
+    for _ in range(MOST_ROUNDS):
         assert not rounds.finished
         rounds.by_leader(cluster(topic("t", 1)))
     assert isinstance(rounds.answers[NOWHERE], UnknownTopicOrPartitionError)
@@ -66,6 +66,6 @@ def test_a_partition_that_stays_unknown_is_given_up_before_the_timeout() -> None
 
 def test_a_partition_without_a_leader_is_waited_for() -> None:
     rounds = LeaderRounds([ONE])
-    for _ in range(PATIENCE * 2):
+    for _ in range(MOST_ROUNDS * 2):
         rounds.by_leader(cluster(topic("t", -1)))
     assert not rounds.finished

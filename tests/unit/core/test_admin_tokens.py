@@ -33,7 +33,7 @@ def test_a_token_is_created_for_the_user_or_for_another_one_where_brokers_can(ve
     assert [(each.principal_type, each.principal_name) for each in sent.renewers] == [("User", "bob")]
     assert getattr(sent, "owner_principal_name", None) is None
     more = {"token_requester_principal_type": "User", "token_requester_principal_name": "eve"} if version >= 3 else {}
-    found = own.judge(answer(Api.CREATE_DELEGATION_TOKEN, version, error_code=0, principal_type="User", principal_name="anna", token_id="id", hmac=HMAC,
+    found = own.classify(answer(Api.CREATE_DELEGATION_TOKEN, version, error_code=0, principal_type="User", principal_name="anna", token_id="id", hmac=HMAC,
                              throttle_time=0, **TIMES, **more))
     assert isinstance(found, Done)
     assert found.result == DelegationToken(
@@ -44,7 +44,7 @@ def test_a_token_for_another_user_is_not_created_for_oneself_by_brokers_that_kno
     others = create_token_call("User:a:b", [], 5, finish=ignore, deadline=None)
     assert others.versions == VersionRange(3, 3)
     assert (body(others, 3).owner_principal_type, body(others, 3).owner_principal_name) == ("User", "a:b")
-    refused = others.judge(answer(Api.CREATE_DELEGATION_TOKEN, 3, error_code=NO_RIGHT, throttle_time=0, token_id="", hmac=b"", **PEOPLE, **TIMES))
+    refused = others.classify(answer(Api.CREATE_DELEGATION_TOKEN, 3, error_code=NO_RIGHT, throttle_time=0, token_id="", hmac=b"", **PEOPLE, **TIMES))
     assert isinstance(refused, DelegationTokenAuthorizationError)
     assert "not allowed to CREATE_TOKENS for user 'User:a:b'" in str(refused)
     assert "--operation CreateTokens --user-principal User:a:b" in str(refused)
@@ -58,7 +58,7 @@ def test_tokens_are_described_of_all_or_of_some_owners(version: int) -> None:
     more = {"token_requester_principal_type": "User", "token_requester_principal_name": "eve"} if version >= 3 else {}
     row = {"principal_type": "User", "principal_name": "anna", "issue_timestamp": 1, "expiry_timestamp": 2, "max_timestamp": 3, "token_id": "id", "hmac": HMAC,
            "renewers": [{"principal_type": "User", "principal_name": "bob"}], **more}
-    found = call.judge(answer(Api.DESCRIBE_DELEGATION_TOKEN, version, error_code=0, tokens=[row], throttle_time=0))
+    found = call.classify(answer(Api.DESCRIBE_DELEGATION_TOKEN, version, error_code=0, tokens=[row], throttle_time=0))
     assert isinstance(found, Done)
     assert found.result == [DelegationToken("id", "User:anna", "User:eve" if more else "User:anna", ("User:bob",), 1, 2, 3, HMAC)]
 
@@ -68,12 +68,12 @@ def test_a_period_is_answered_with_the_time_when_the_token_expires(api: Api, mak
     for version in versions(api):
         call = make(HMAC, 60_000, finish=ignore, deadline=None)
         assert body(call, version).hmac == HMAC
-        found = call.judge(answer(api, version, error_code=0, expiry_timestamp=NOW, throttle_time=0))
+        found = call.classify(answer(api, version, error_code=0, expiry_timestamp=NOW, throttle_time=0))
         assert isinstance(found, Done)
         assert found.result == NOW_MS
-        assert isinstance(call.judge(answer(api, version, error_code=NOT_FOUND, expiry_timestamp=NOW, throttle_time=0)), DelegationTokenNotFoundError)
-        assert isinstance(call.judge(answer(api, version, error_code=NO_RIGHT, expiry_timestamp=NOW, throttle_time=0)), DelegationTokenAuthorizationError)
-        moved = call.judge(answer(api, version, error_code=NOT_CONTROLLER, expiry_timestamp=NOW, throttle_time=0))
+        assert isinstance(call.classify(answer(api, version, error_code=NOT_FOUND, expiry_timestamp=NOW, throttle_time=0)), DelegationTokenNotFoundError)
+        assert isinstance(call.classify(answer(api, version, error_code=NO_RIGHT, expiry_timestamp=NOW, throttle_time=0)), DelegationTokenAuthorizationError)
+        moved = call.classify(answer(api, version, error_code=NOT_CONTROLLER, expiry_timestamp=NOW, throttle_time=0))
         assert isinstance(moved.error, NotControllerError)
 
 

@@ -33,7 +33,7 @@ def described(**fields: Any) -> Any:
     row = {"error_code": 0, "transactional_id": "payments", "transaction_state": "Ongoing", "transaction_timeout": datetime.timedelta(seconds=60),
            "transaction_start_time": datetime.datetime.fromtimestamp(5, datetime.timezone.utc), "producer_id": 7, "producer_epoch": 3,
            "topics": [{"topic": "t", "partitions": [1, 0]}]}
-    return describing().judge(answer(Api.DESCRIBE_TRANSACTIONS, 0, transaction_states=[row | fields]))
+    return describing().classify(answer(Api.DESCRIBE_TRANSACTIONS, 0, transaction_states=[row | fields]))
 
 
 @pytest.mark.parametrize("version", versions(Api.LIST_TRANSACTIONS))
@@ -54,12 +54,12 @@ def test_a_duration_is_asked_only_of_brokers_that_filter_by_it() -> None:
 @pytest.mark.parametrize("version", versions(Api.LIST_TRANSACTIONS))
 def test_what_is_listed_is_a_row_for_each_id(version: int) -> None:
     rows = [{"transactional_id": "payments", "producer_id": 7, "transaction_state": "Ongoing"}]
-    found = listing().judge(answer(Api.LIST_TRANSACTIONS, version, error_code=0, unknown_state_filters=[], transaction_states=rows))
+    found = listing().classify(answer(Api.LIST_TRANSACTIONS, version, error_code=0, unknown_state_filters=[], transaction_states=rows))
     assert found == Done([TransactionListing("payments", 7, "Ongoing")])
 
 
 def test_a_coordinator_that_loads_is_asked_again() -> None:
-    found = listing().judge(answer(Api.LIST_TRANSACTIONS, 0, error_code=LOADING, unknown_state_filters=[], transaction_states=[]))
+    found = listing().classify(answer(Api.LIST_TRANSACTIONS, 0, error_code=LOADING, unknown_state_filters=[], transaction_states=[]))
     assert isinstance(found, Again)
     assert isinstance(found.error, CoordinatorLoadInProgressError)
 
@@ -90,7 +90,7 @@ def test_producers_have_none_for_what_brokers_write_as_minus_one() -> None:
     rows = [{"producer_id": 7, "producer_epoch": 3, "last_sequence": 0, "last_timestamp": 99, "coordinator_epoch": -1, "current_txn_start_offset": 5},
             {"producer_id": 8, "producer_epoch": 0, "last_sequence": -1, "last_timestamp": -1, "coordinator_epoch": 0, "current_txn_start_offset": -1}]
     response = [{"name": "t", "partitions": [{"partition_index": 0, "error_code": 0, "error_message": None, "active_producers": rows}]}]
-    found = call.judge(answer(Api.DESCRIBE_PRODUCERS, 0, topics=response))
+    found = call.classify(answer(Api.DESCRIBE_PRODUCERS, 0, topics=response))
     assert found == Done({ONE: (ProducerState(7, 3, 0, 99, None, 5), ProducerState(8, 0, None, None, 0, None))})
 
 
@@ -106,7 +106,7 @@ def test_an_abort_marker_has_the_producers_epoch_and_the_coordinators(known: int
 def test_a_marker_that_is_refused_names_the_right() -> None:
     call = abort_marker_call(ONE, ProducerState(7, 3, 0, 99, None, 5), node=2, finish=ignore, deadline=None)
     topics = [{"name": "t", "partitions": [{"partition_index": 0, "error_code": NOT_ALLOWED}]}]
-    found = call.judge(answer(Api.WRITE_TXN_MARKERS, 1, markers=[{"producer_id": 7, "topics": topics}]))
+    found = call.classify(answer(Api.WRITE_TXN_MARKERS, 1, markers=[{"producer_id": 7, "topics": topics}]))
     assert isinstance(found, Done)
     assert isinstance(found.result[ONE], ClusterAuthorizationError)
     assert "not allowed to ALTER the cluster" in str(found.result[ONE])

@@ -35,7 +35,7 @@ def test_a_user_without_credentials_is_named_and_an_error_is_the_users() -> None
     rows = [{"user": "anna", "error_code": 0, "error_message": None, "credential_infos": [{"mechanism": 2, "iterations": 8192}, {"mechanism": 9, "iterations": 1}]},
             {"user": "bob", "error_code": NOT_FOUND, "error_message": "no", "credential_infos": []},
             {"user": "eve", "error_code": INVALID, "error_message": "no", "credential_infos": []}]
-    found = describing(None).judge(answer(Api.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, error_code=0, error_message=None, results=rows))
+    found = describing(None).classify(answer(Api.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, error_code=0, error_message=None, results=rows))
     assert isinstance(found, Done)
     assert found.result["anna"] == (ScramCredential(ScramMechanism.SHA_512, 8192), ScramCredential(ScramMechanism.UNKNOWN, 1))
     assert isinstance(found.result["bob"], ResourceNotFoundError)
@@ -58,7 +58,7 @@ def altered(*rows: dict[str, Any]) -> Any:
     read = body(call, 0)
     assert [(each.name, each.mechanism) for each in read.deletions] == [("anna", 2)]
     assert [(each.name, each.mechanism) for each in read.upsertions] == [("bob", 1)]
-    return call.judge(answer(Api.ALTER_USER_SCRAM_CREDENTIALS, 0, results=[{"error_message": None, **each} for each in rows]))
+    return call.classify(answer(Api.ALTER_USER_SCRAM_CREDENTIALS, 0, results=[{"error_message": None, **each} for each in rows]))
 
 
 def test_each_user_has_its_own_outcome() -> None:
@@ -91,9 +91,9 @@ def test_quotas_are_found_by_entity_and_none_are_an_empty_answer(version: int) -
     rate = {"key": "producer_byte_rate", "value": 5e5}
     rows = [{"entity": [{"entity_type": "user", "entity_name": "anna"}, {"entity_type": "client-id", "entity_name": "web"}], "values": [rate]},
             {"entity": [{"entity_type": "user", "entity_name": None}], "values": [rate]}]
-    found = call.judge(answer(Api.DESCRIBE_CLIENT_QUOTAS, version, error_code=0, error_message=None, entries=rows))
+    found = call.classify(answer(Api.DESCRIBE_CLIENT_QUOTAS, version, error_code=0, error_message=None, entries=rows))
     assert found == Done({ANNAS_WEB: {"producer_byte_rate": 5e5}, NO_NAME: {"producer_byte_rate": 5e5}})
-    assert call.judge(answer(Api.DESCRIBE_CLIENT_QUOTAS, version, error_code=0, error_message=None, entries=None)) == Done({})
+    assert call.classify(answer(Api.DESCRIBE_CLIENT_QUOTAS, version, error_code=0, error_message=None, entries=None)) == Done({})
 
 
 @pytest.mark.parametrize("version", versions(Api.ALTER_CLIENT_QUOTAS))
@@ -107,7 +107,7 @@ def test_a_quota_that_is_none_is_removed_and_each_entity_has_its_own_outcome(ver
         ("producer_byte_rate", 5e5, False), ("consumer_byte_rate", 0.0, True), ("request_percentage", 50.0, False)]
     rows = [{"error_code": 0, "error_message": None, "entity": [{"entity_type": "user", "entity_name": "anna"}]},
             {"error_code": NOT_ALLOWED, "error_message": None, "entity": [{"entity_type": "user", "entity_name": None}]}]
-    found = call.judge(answer(Api.ALTER_CLIENT_QUOTAS, version, entries=rows))
+    found = call.classify(answer(Api.ALTER_CLIENT_QUOTAS, version, entries=rows))
     assert isinstance(found, Done)
     assert found.result[ANNA] is None
     assert isinstance(found.result[NO_NAME], ClusterAuthorizationError)

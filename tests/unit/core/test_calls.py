@@ -105,22 +105,22 @@ def test_M04_a_call_for_any_node_goes_to_the_one_with_least_to_do(calling: Calli
 
 def test_a_look_up_that_gets_no_answer_is_sent_to_another_node_after_a_fraction_of_the_timeout(calling: Calling) -> None:
     calling.commits()
-    patiences = []
+    timeouts = []
     for pause in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0):
         sent = only(calling.turn())
         assert sent.api is Api.FIND_COORDINATOR
-        patiences.append(sent.request.patience)
+        timeouts.append(sent.request.silence_timeout_s)
         sent.is_lost()
         calling.world.after(pause)
-    assert patiences == [2.0, 4.0, 8.0, 16.0, 30.0, 30.0], "a slow answer must arrive at last"
+    assert timeouts == [2.0, 4.0, 8.0, 16.0, 30.0, 30.0], "a slow answer must arrive at last"
     found(sent := only(calling.turn()), code=LOADING)
-    assert sent.request.patience == 30.0
-    assert only(calling.after(64.0)).request.patience == 2.0, "some broker answers again"
+    assert sent.request.silence_timeout_s == 30.0
+    assert only(calling.after(64.0)).request.silence_timeout_s == 2.0, "some broker answers again"
 
 
 def test_what_only_one_node_can_answer_is_not_given_up_before_its_timeout(calling: Calling) -> None:
     calling.creates()
-    assert only(calling.turn()).request.patience is None
+    assert only(calling.turn()).request.silence_timeout_s is None
 
 
 @pytest.mark.parametrize("ready", [True, False], ids=["it does not answer", "it cannot be reached"])
@@ -224,10 +224,10 @@ def test_one_look_up_serves_every_call_of_the_group(calling: Calling) -> None:
 # --- finding a coordinator -------------------------------------------------------------------------------------------
 
 
-def judged(version: int, **response: object) -> Any:
+def classified(version: int, **response: object) -> Any:
     fields = {"node_id": 4, "host": "broker-4", "port": 9092, **response}
     message = answer(Api.FIND_COORDINATOR, version, coordinators=[{"key": "g", **fields}], **fields)
-    return find_coordinator(Coordinator("g"), lambda target, node, error: None).judge(message)
+    return find_coordinator(Coordinator("g"), lambda target, node, error: None).classify(message)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -245,17 +245,17 @@ def test_a_transactions_coordinator_is_asked_for_by_its_transactional_id() -> No
     assert call.versions.low == 1, "version 0 finds groups only"
     assert call.fields(4) == {"key_type": 1, "coordinator_keys": ("g",)}
     assert "transactional id 'g'" in call.what
-    assert "not allowed to DESCRIBE transactional id 'g'" in str(call.judge(answer(Api.FIND_COORDINATOR, 6, coordinators=[
+    assert "not allowed to DESCRIBE transactional id 'g'" in str(call.classify(answer(Api.FIND_COORDINATOR, 6, coordinators=[
         {"key": "g", "node_id": -1, "host": "", "port": -1, "error_code": 53, "error_message": None}])))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_answer_of_every_version_names_it_or_says_why_not(version: int) -> None:
-    assert judged(version) == Done(4)
-    later = judged(version, error_code=COORDINATOR_GONE)
+    assert classified(version) == Done(4)
+    later = classified(version, error_code=COORDINATOR_GONE)
     assert isinstance(later, Again)
     assert type(later.error) is type(error_for(COORDINATOR_GONE))
-    refused = judged(version, error_code=GROUP_AUTHORIZATION, error_message="not you")
+    refused = classified(version, error_code=GROUP_AUTHORIZATION, error_message="not you")
     assert type(refused) is type(error_for(GROUP_AUTHORIZATION))
     if version >= 1:
         assert "not you" in str(refused)
@@ -263,7 +263,7 @@ def test_the_answer_of_every_version_names_it_or_says_why_not(version: int) -> N
 
 def test_an_answer_that_leaves_the_group_out_is_asked_for_again() -> None:
     call = find_coordinator(Coordinator("g"), lambda target, node, error: None)
-    verdict = call.judge(answer(Api.FIND_COORDINATOR, 6, coordinators=[]))
+    verdict = call.classify(answer(Api.FIND_COORDINATOR, 6, coordinators=[]))
     assert isinstance(verdict, Again)
     assert isinstance(verdict.error, UnknownServerError)
 
@@ -402,10 +402,10 @@ def test_what_cannot_be_cured_ends_the_call_at_once(calling: Calling, cause: Kaf
 @pytest.mark.parametrize("raised", [ProtocolError("lacks group 'a'"), IndexError("tuple index out of range"), ValueError("9 is no state")])
 def test_a_judge_that_raises_ends_the_call_and_the_same_is_not_asked_again(calling: Calling, raised: Exception) -> None:
     """Otherwise a broker with a strange answer is asked again at the network's speed."""
-    def judge(message: Any) -> Any:
+    def classify(message: Any) -> Any:
         raise raised
 
-    calling.describes().judge = judge
+    calling.describes().classify = classify
     (sent,) = calling.turn()
     sent.reply(**view())
     ((_, error),) = calling.ended
@@ -448,11 +448,11 @@ def test_closing_ends_every_call_once_wherever_it_stands(calling: Calling, sent:
     calling.commits()
     calling.commits()
     calling.describes()
-    under_way = calling.turn() if sent else []
+    in_flight = calling.turn() if sent else []
     closed = ClientClosedError("closed")
     calling.calls.close(closed)
     calling.calls.close(closed)
-    for each in under_way:
+    for each in in_flight:
         if not answer_comes:
             each.is_lost()
         elif each.api is Api.FIND_COORDINATOR:

@@ -16,7 +16,7 @@ from pyclient.core.group.changes import ChangeKind
 from pyclient.core.group.consumer_member import CONSUMER, State
 from pyclient.core.group.coordinator import Identity
 from pyclient.core.manager import Use
-from pyclient.core.silence import LONGEST_PATIENCE
+from pyclient.core.silence import LONGEST_SILENCE_S
 from pyclient.core.transitions import TABLES
 from pyclient.errors import (
     FencedInstanceIdError, FencedMemberEpochError, GroupAuthorizationError, GroupIdNotFoundError, GroupMaxSizeReachedError,
@@ -286,7 +286,7 @@ def test_G04_a_coordinator_that_cannot_be_reached_is_looked_up_again_and_again_a
     member.world.after(INTERVAL)
     member.sends_nothing()
     for _ in range(3):
-        member.world.after(LONGEST_PATIENCE - 0.1)
+        member.world.after(LONGEST_SILENCE_S - 0.1)
         assert member.world.turn(member.group, member.calls) == []
         member.world.after(0.1)
         look_up, = member.world.turn(member.group, member.calls)

@@ -146,8 +146,8 @@ class AnyEvents(RuleBasedStateMachine):
         fetching = self.fetching
         fetching.turn()
         self.hear()
-        under_way = [sent.node for sent in fetching.world.in_flight]
-        assert len(under_way) == len(set(under_way))
+        in_flight = [sent.node for sent in fetching.world.in_flight]
+        assert len(in_flight) == len(set(in_flight))
         requested = [tp for sent in fetching.world.in_flight for tp in self.reads(sent)]
         assert len(requested) == len(set(requested))
         assert all(fetching.buffer.count(tp) <= 3 for tp in ALL)
@@ -156,7 +156,7 @@ class AnyEvents(RuleBasedStateMachine):
     def a_broker_reads_what_is_to_be_read_of_it(self) -> None:
         in_flight = self.fetching.world.in_flight
         if not any(self.heard[sent].code for sent in in_flight):
-            assert {tp for sent in in_flight for tp in self.reads(sent)} == set(self.fetching.fetcher.under_way)
+            assert {tp for sent in in_flight for tp in self.reads(sent)} == set(self.fetching.fetcher.in_flight)
 
     def teardown(self) -> None:
         """Once nothing fails any more, every partition is read on."""

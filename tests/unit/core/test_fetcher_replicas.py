@@ -166,7 +166,7 @@ def test_C09_a_partition_that_comes_back_to_its_leader_is_still_in_an_unchanged_
     gives(fetching.fetches(), {A0: NOT_LEADER})
     fetching.world.after(1.0)
     sent = fetching.fetches()
-    assert (sent.node, sent.body.session_epoch, offsets_of(sent), fetching.fetcher.under_way) == (1, 1, {}, [A0])
+    assert (sent.node, sent.body.session_epoch, offsets_of(sent), fetching.fetcher.in_flight) == (1, 1, {}, [A0])
 
 
 def test_C09_an_offset_out_of_the_range_of_one_that_leads_no_more_is_fetched_from_the_leader(fetching: Fetching) -> None:

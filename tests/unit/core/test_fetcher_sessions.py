@@ -179,7 +179,7 @@ def test_C02_a_partition_whose_leader_moves_during_a_fetch_waits_for_the_respons
     old = fetching.fetches()
     fetching.knows(topic("a", 3, 1, 2, epoch=1), topic("b", 2))
     assert fetching.turn() == []
-    assert set(fetching.fetcher.under_way) == {A0, A1}
+    assert set(fetching.fetcher.in_flight) == {A0, A1}
     gives(old, {A0: batch(0)}, session_id=SESSION)
     sent = {each.node: each for each in fetching.turn()}
     assert offsets_of(sent[3]) == {A0: 1}
@@ -326,11 +326,11 @@ def test_C07_the_end_of_the_consumer_ends_its_sessions(fetching: Fetching) -> No
 
 def test_C07_behind_a_fetch_that_is_under_way_its_end_would_wait_so_it_takes_another_connection_if_there_is_one(fetching: Fetching) -> None:
     begins(fetching, A0)
-    under_way = fetching.fetches()
+    in_flight = fetching.fetches()
     (sent,) = parts(fetching, Use.CONTROL, Use.FETCH)
     assert (sent.request.use, of_session(sent)) == (Use.CONTROL, (SESSION, FINAL))
     gives(sent, {})
-    gives(under_way, {A0: batch(0)}, session_id=SESSION)
+    gives(in_flight, {A0: batch(0)}, session_id=SESSION)
     assert fetching.fetcher.session_close.answered
 
 

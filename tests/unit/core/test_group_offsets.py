@@ -94,7 +94,7 @@ def test_offset_requests_go_to_the_groups_coordinator(call: Call) -> None:
 
 @pytest.mark.parametrize("version", versions(Api.OFFSET_FETCH))
 def test_C20_a_look_up_returns_committed_offsets_and_None_without_one(version: int) -> None:
-    verdict = committed(A0, A1, B2).judge(committed_response(version, (B2, 0, 0), (A0, 7, 0), (A1, -1, 0)))
+    verdict = committed(A0, A1, B2).classify(committed_response(version, (B2, 0, 0), (A0, 7, 0), (A1, -1, 0)))
     epoch = 3 if version >= 5 else None
     assert verdict == Done({A0: OffsetAndMetadata(7, "note", epoch), A1: None, B2: OffsetAndMetadata(0, "note", epoch)})
     assert isinstance(verdict, Done)
@@ -103,26 +103,26 @@ def test_C20_a_look_up_returns_committed_offsets_and_None_without_one(version: i
 
 @pytest.mark.parametrize("version", versions(Api.OFFSET_FETCH))
 def test_C20_a_partition_missing_in_the_response_does_not_count_as_nothing_committed(version: int) -> None:
-    verdict = committed(A0, A1).judge(committed_response(version, (A0, 7, 0)))
+    verdict = committed(A0, A1).classify(committed_response(version, (A0, 7, 0)))
     assert isinstance(verdict, Again)
     assert isinstance(verdict.error, UnknownServerError)
     assert "a-1" in str(verdict.error)
 
 
 def test_a_response_without_the_group_is_retried() -> None:
-    verdict = committed(A0).judge(answer(Api.OFFSET_FETCH, 9, groups=[]))
+    verdict = committed(A0).classify(answer(Api.OFFSET_FETCH, 9, groups=[]))
     assert isinstance(verdict, Again)
     assert "no entry for group 'g'" in str(verdict.error)
 
 
 @pytest.mark.parametrize("version", versions(Api.OFFSET_COMMIT))
 def test_C25_a_commit_succeeds_when_every_partition_is_stored(version: int) -> None:
-    assert commit({A0: OffsetAndMetadata(5)}).judge(commit_response(version, (A0, 0))) == Done(None)
+    assert commit({A0: OffsetAndMetadata(5)}).classify(commit_response(version, (A0, 0))) == Done(None)
 
 
 @pytest.mark.parametrize("version", versions(Api.OFFSET_COMMIT))
 def test_C25_a_partition_missing_in_the_commit_response_does_not_count_as_stored(version: int) -> None:
-    verdict = commit({A0: OffsetAndMetadata(5), A1: OffsetAndMetadata(6)}).judge(commit_response(version, (A0, 0)))
+    verdict = commit({A0: OffsetAndMetadata(5), A1: OffsetAndMetadata(6)}).classify(commit_response(version, (A0, 0)))
     assert isinstance(verdict, UnknownServerError)
     assert all(word in str(verdict) for word in ("group 'g'", "a-1", "may or may not be stored"))
 
@@ -134,17 +134,17 @@ REFUSED = [UNKNOWN_SERVER, ILLEGAL_GENERATION, UNKNOWN_MEMBER, TOPIC_FORBIDDEN, 
 
 @pytest.mark.parametrize("code", ELSEWHERE)
 def test_C25_a_commit_refused_by_an_old_coordinator_is_retried_at_the_new_one(code: int) -> None:
-    is_retried(commit({A0: OffsetAndMetadata(5)}).judge(commit_response(9, (A0, code))), code, elsewhere=True)
+    is_retried(commit({A0: OffsetAndMetadata(5)}).classify(commit_response(9, (A0, code))), code, elsewhere=True)
 
 
 @pytest.mark.parametrize("code", HERE_AGAIN)
 def test_C25_a_commit_that_the_coordinator_may_accept_later_is_retried(code: int) -> None:
-    is_retried(commit({A0: OffsetAndMetadata(5)}).judge(commit_response(9, (A0, code))), code, elsewhere=False)
+    is_retried(commit({A0: OffsetAndMetadata(5)}).classify(commit_response(9, (A0, code))), code, elsewhere=False)
 
 
 @pytest.mark.parametrize("code", REFUSED)
 def test_C25_a_commit_that_the_broker_refuses_raises_its_error(code: int) -> None:
-    verdict = commit({A0: OffsetAndMetadata(5), B2: OffsetAndMetadata(6)}).judge(commit_response(9, (A0, 0), (B2, code)))
+    verdict = commit({A0: OffsetAndMetadata(5), B2: OffsetAndMetadata(6)}).classify(commit_response(9, (A0, 0), (B2, code)))
     refused(verdict, code, "b-2")
 
 
@@ -161,15 +161,15 @@ def refused(verdict: CallOutcome, code: int, *words: str) -> None:
 
 @pytest.mark.parametrize("version", [version for version in versions(Api.OFFSET_FETCH) if version >= 2])
 def test_C20_an_error_of_the_whole_group_decides_whether_to_retry(version: int) -> None:
-    is_retried(committed(A0).judge(committed_response(version, error=NOT_COORDINATOR)), NOT_COORDINATOR, elsewhere=True)
-    is_retried(committed(A0).judge(committed_response(version, error=LOADING)), LOADING, elsewhere=False)
-    refused(committed(A0).judge(committed_response(version, error=GROUP_FORBIDDEN)), GROUP_FORBIDDEN)
+    is_retried(committed(A0).classify(committed_response(version, error=NOT_COORDINATOR)), NOT_COORDINATOR, elsewhere=True)
+    is_retried(committed(A0).classify(committed_response(version, error=LOADING)), LOADING, elsewhere=False)
+    refused(committed(A0).classify(committed_response(version, error=GROUP_FORBIDDEN)), GROUP_FORBIDDEN)
 
 
 @pytest.mark.parametrize("version", versions(Api.OFFSET_FETCH))
 def test_C20_an_error_of_one_partition_decides_whether_to_retry(version: int) -> None:
     def verdict(code: int) -> CallOutcome:
-        return committed(A0, A1).judge(committed_response(version, (A0, 4, 0), (A1, -1, code)))
+        return committed(A0, A1).classify(committed_response(version, (A0, 4, 0), (A1, -1, code)))
 
     is_retried(verdict(UNSTABLE), UNSTABLE, elsewhere=False)
     refused(verdict(TOPIC_FORBIDDEN), TOPIC_FORBIDDEN, "a-1")

@@ -254,20 +254,20 @@ def test_M01_after_each_failure_the_next_request_waits_twice_as_long(client: Cli
 
 def test_M04_a_request_waits_for_an_answer_twice_as_long_after_each_that_got_none(client: Client) -> None:
     client.want("a")
-    patience = []
+    timeouts = []
     for _ in range(6):
         sent = client.asks()
-        patience.append(sent.request.patience)
+        timeouts.append(sent.request.silence_timeout_s)
         sent.is_lost()
         client.world.after(60)
-    assert patience == [2.0, 4.0, 8.0, 16.0, 30.0, 30.0], "an answer that takes longer must come at last"
+    assert timeouts == [2.0, 4.0, 8.0, 16.0, 30.0, 30.0], "an answer that takes longer must come at last"
     client.asks().reply(**view(topic("a", 1)))
     client.want("b")
     sent = client.asks()
-    assert sent.request.patience == 2.0
+    assert sent.request.silence_timeout_s == 2.0
     sent.is_not_sent()
     client.world.after(60)
-    assert client.asks().request.patience == 2.0, "it was not sent: no broker was silent"
+    assert client.asks().request.silence_timeout_s == 2.0, "it was not sent: no broker was silent"
 
 
 def fail(sent: Sent, how: str) -> None:
@@ -308,9 +308,9 @@ def test_M01_an_update_asked_for_while_a_request_is_under_way_is_not_answered_by
     client.learn(topic("a", 1))
     client.metadata.request_update()
     client.world.after(1)
-    under_way = client.asks()
+    in_flight = client.asks()
     client.metadata.request_update()  # what it is for may have happened after the broker wrote its answer
-    under_way.reply(**view(topic("a", 2, epoch=1)))
+    in_flight.reply(**view(topic("a", 2, epoch=1)))
     client.world.after(1)
     client.asks().reply(**view(topic("a", 3, epoch=2)))
     assert client.metadata.cluster.leader(A0) == 3

@@ -38,7 +38,7 @@ def test_a_stale_view_is_refreshed_after_the_back_off(timer: RefreshTimer) -> No
 def test_a_wish_during_a_request_outlives_its_answer(timer: RefreshTimer) -> None:
     timer.sent()
     timer.want_update()
-    assert timer.under_way
+    assert timer.in_flight
     timer.answered(10.0, partial=False, news=True, complete=True)
     assert (timer.state, timer.deadline()) == (State.STALE, 11.0)
 

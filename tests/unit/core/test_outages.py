@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyclient.core.silence import LOGGED_AFTER
-from pyclient.core.outages import LOOK_EVERY, PATIENCE, REMINDER, Outages, Throttling
+from pyclient.core.outages import CHECK_EVERY, REPORTED_AFTER, REMINDER, Outages, Throttling
 
 
 class World:
@@ -26,7 +26,7 @@ class World:
     def pass_time(self, seconds: float) -> None:
         until = self.now + seconds
         while self.now < until:
-            self.now = min(until, self.now + LOOK_EVERY)
+            self.now = min(until, self.now + CHECK_EVERY)
             assert list(self.outages.poll(self.now, self.ready)) == []
 
 
@@ -39,9 +39,9 @@ def test_a_silent_cluster_is_named_after_two_seconds_then_rarely_and_when_it_ans
         world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.metadata.silent_since, world.metadata.settled = world.now, False
     world.causes = {"b1:9092": ConnectionRefusedError("connection refused")}
-    world.pass_time(PATIENCE - 0.1)
+    world.pass_time(REPORTED_AFTER - 0.1)
     assert not caplog.messages
-    world.pass_time(0.1 + LOOK_EVERY)
+    world.pass_time(0.1 + CHECK_EVERY)
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith("producer: no broker answered within 2.")
     assert "b1:9092: connection refused" in caplog.messages[0]
@@ -61,20 +61,20 @@ def test_where_brokers_are_known_one_that_hangs_is_no_outage_until_the_others_ha
     world.metadata.silent_since = world.now
     world.pass_time(LOGGED_AFTER - 0.1)
     world.metadata.silent_since = None
-    world.pass_time(LOOK_EVERY)
+    world.pass_time(CHECK_EVERY)
     assert not caplog.messages
     world.metadata.silent_since = world.now
-    world.pass_time(PATIENCE)
+    world.pass_time(REPORTED_AFTER)
     world.metadata.silent_since = world.now  # answered, and silent again before the next look
     world.pass_time(LOGGED_AFTER - 0.1)
     assert not caplog.messages
-    world.pass_time(0.1 + LOOK_EVERY)
+    world.pass_time(0.1 + CHECK_EVERY)
     assert len(caplog.messages) == 1
 
 
 def test_a_short_silence_is_not_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.metadata.silent_since = world.now
-    world.pass_time(PATIENCE / 2)
+    world.pass_time(REPORTED_AFTER / 2)
     world.metadata.silent_since = None
     world.pass_time(10)
     assert not caplog.messages
@@ -82,7 +82,7 @@ def test_a_short_silence_is_not_logged(world: World, caplog: pytest.LogCaptureFi
 
 def test_a_missing_topic_is_named_after_two_seconds_once_and_when_it_is_there(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.wanting = ["oders"]
-    world.pass_time(PATIENCE)
+    world.pass_time(REPORTED_AFTER)
     assert not caplog.messages  # first seen at the first look, a moment later
     world.pass_time(60)
     assert caplog.messages == ["producer: topic 'oders' does not exist (yet): create it, or check its name; it is used as soon as it exists"]
@@ -101,7 +101,7 @@ def test_nothing_is_due_while_nothing_is_missing(world: World) -> None:
     world.pass_time(2)
     assert world.outages.next_deadline() is None
     world.metadata.settled = False
-    assert world.outages.next_deadline() == world.now + LOOK_EVERY
+    assert world.outages.next_deadline() == world.now + CHECK_EVERY
 
 
 def test_long_throttling_is_logged_once_per_node_and_rarely(caplog: pytest.LogCaptureFixture) -> None:

@@ -480,13 +480,13 @@ def test_a_batch_that_expires_while_it_is_sealed_releases_its_memory_afterwards(
 
 def test_abandon_fails_all_unsettled_batches_and_frees_those_that_no_request_reads() -> None:
     world = Producing(1, -1)
-    under_way = world.send(0)
+    in_flight = world.send(0)
     (sent,) = world.turn()
     deliveries = [world.send(0), world.send(1)]
     world.sender.abandon(ClientClosedError("closed"))
     assert [str(each.exception(0)) for each in deliveries] == [f"t-{partition}: 1 record was not stored after 0 attempts: closed" for partition in (0, 1)]
-    assert isinstance(under_way.exception(0), ClientClosedError)
-    assert str(under_way.exception(0)) == "t-0: 1 record may or may not be stored; given up after 1 attempt: closed"
+    assert isinstance(in_flight.exception(0), ClientClosedError)
+    assert str(in_flight.exception(0)) == "t-0: 1 record may or may not be stored; given up after 1 attempt: closed"
     assert world.buffers.pool.used > 0
     sent.is_lost()
     assert world.buffers.pool.used == 0

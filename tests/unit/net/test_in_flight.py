@@ -11,9 +11,9 @@ from tests.reactors import idle_portal
 
 
 def written(requests: InFlightRequests, outcomes: list[Outcome], *, now: float = 0.0, timeout: float = 30.0, end: int = 10,
-            patience: float | None = None) -> None:
+            silence_timeout_s: float | None = None) -> None:
     requests.next_id()
-    request = Request(node=1, use=Use.CONTROL, api=Api.METADATA, timeout=timeout, patience=patience, done=lambda _now, outcome: outcomes.append(outcome))
+    request = Request(node=1, use=Use.CONTROL, api=Api.METADATA, timeout=timeout, silence_timeout_s=silence_timeout_s, done=lambda _now, outcome: outcomes.append(outcome))
     requests.add(request, 9, now, end)
 
 
@@ -61,7 +61,7 @@ def test_a_lost_connection_makes_every_outcome_unknown_once() -> None:
 def test_a_caller_that_waits_no_longer_gets_one_outcome_and_the_response_stays_due() -> None:
     requests, patient, hasty = InFlightRequests("b1", idle_portal().reactor), list[Outcome](), list[Outcome]()
     written(requests, patient)
-    written(requests, hasty, patience=2.0)
+    written(requests, hasty, silence_timeout_s=2.0)
     assert requests.deadline() == 2.0
     requests.give_up_late(1.9)
     assert not hasty

@@ -502,12 +502,12 @@ def test_M04_nodes_that_have_answered_lately_come_first() -> None:
     run(test())
 
 
-def test_a_caller_whose_patience_is_over_gets_its_outcome_and_the_connection_stays() -> None:
+def test_a_caller_that_waits_no_longer_gets_its_outcome_and_the_connection_stays() -> None:
     async def test() -> None:
         async with Peer(muted_after_introduction) as peer, rig() as here:
             here.connections.update_nodes({1: at(peer)})
             await here.slots(1)
-            pending = here.ask(1, patience=1.0)
+            pending = here.ask(1, silence_timeout_s=1.0)
             here.pass_time(0.9)
             assert not pending.done()
             here.pass_time(0.2)
@@ -782,7 +782,7 @@ def test_the_silence_of_a_retired_connection_wakes_the_client_no_more_before_its
         async with Peer(muted_after_introduction) as bootstrap, Peer(broker) as node, rig(("127.0.0.1", bootstrap.port)) as here:
             pending = here.ask(await here.node())
             here.connections.update_nodes({1: at(node)})
-            here.pass_time(10)  # longer than the patience with a connection that is in use
+            here.pass_time(10)  # longer than the silence allowed of a connection that is in use
             assert here.deadline is not None
             assert here.deadline > 0
             here.pass_time(21)

@@ -5,7 +5,7 @@ import pytest
 
 from pyclient.core.connection import STAGGER
 from pyclient.core.manager import Use
-from pyclient.core.silence import LONGEST_PATIENCE
+from pyclient.core.silence import LONGEST_SILENCE_S
 from tests.unit.net.peers import Peer, broker, silence
 from tests.unit.net.test_connection import Clock, run, until
 from tests.addresses import unused_address
@@ -55,7 +55,7 @@ def test_M04_connecting_to_one_more_node_is_a_deadline_only_while_wanted_and_pos
             here.connections.least_loaded(Use.CONTROL)
             assert here.deadline == pytest.approx(STAGGER)
             here.connections.tick(here.clock())
-            assert here.deadline == pytest.approx(LONGEST_PATIENCE)  # no caller in this turn; is it silent?
+            assert here.deadline == pytest.approx(LONGEST_SILENCE_S)  # no caller in this turn; is it silent?
             here.pass_time(STAGGER)
             here.connections.least_loaded(Use.CONTROL)
             assert (here.deadline or 0) > STAGGER  # both are tried

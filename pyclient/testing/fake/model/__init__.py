@@ -1,1 +1,1 @@
-"""The modelled cluster: brokers, topics, logs, groups and logins. Knows no sockets and no request handlers."""
+"""The modelled cluster: brokers, topics, logs, groups and logins. Independent of sockets and request handlers."""

@@ -57,7 +57,7 @@ class Partition:
         self._last_leader = self.isr[0]
         self.elections = Elections(self, kafka)
         self._replication = Replication(self, replicas, lag_ms=kafka.settings.replica_lag_ms,
-                                        patience_ms=kafka.settings.replica_lag_time_max_ms)
+                                        max_behind_ms=kafka.settings.replica_lag_time_max_ms)
         if self.leader != NO_LEADER:
             self._replication.lead()
 

@@ -75,10 +75,10 @@ class Replica:
 class Replication:
     """The replicas of one partition."""
 
-    def __init__(self, roles: Roles, brokers: Iterable[int], *, lag_ms: float, patience_ms: float) -> None:
+    def __init__(self, roles: Roles, brokers: Iterable[int], *, lag_ms: float, max_behind_ms: float) -> None:
         self.replicas = {each: Replica(each, lag_ms) for each in brokers}
         self._roles = roles
-        self._patience_ms = patience_ms
+        self._max_behind_ms = max_behind_ms
         self.epoch_start = 0
         """Where the current leader's log ended when it was elected."""
 
@@ -172,7 +172,7 @@ class Replication:
         if replica.fetch is None and replica.lag_ms < math.inf:
             replica.fetch = loop.call_later(replica.lag_ms * MS, self._fetched, replica)
         if replica.behind is None and replica.seen < self._leader.log.end:
-            replica.behind = loop.call_later(self._patience_ms * MS, self._waited, replica)
+            replica.behind = loop.call_later(self._max_behind_ms * MS, self._waited, replica)
 
     def _fetched(self, replica: Replica) -> None:
         """A fetch of this follower is answered."""

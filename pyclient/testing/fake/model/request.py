@@ -1,4 +1,4 @@
-"""Requests and handlers as types. Knows no sockets and no API."""
+"""Requests and handlers as types. Independent of sockets and APIs."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping

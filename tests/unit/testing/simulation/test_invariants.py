@@ -246,7 +246,7 @@ def test_a_defect_is_an_error_wherever_the_client_logs_it() -> None:
 def test_C13_a_failed_partition_that_is_fetched_before_its_rest_is_over_is_a_breach(judge: Judge) -> None:
     tp = TopicPartition(*WHERE)
     position = SimpleNamespace(generation=1)
-    judge.facts.fetchers["reader"] = SimpleNamespace(under_way=[tp], positions={tp: position})
+    judge.facts.fetchers["reader"] = SimpleNamespace(in_flight=[tp], positions={tp: position})
     link = SimpleNamespace(client="reader", client_protocol=SimpleNamespace(requests=[]), silent=(0.0, 0.0))
     now = judge.world.loop.time()
     judge.facts.rests["reader"][tp] = 1, now

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
 """Counts the batches that are sent and stored: what the metrics of a producer say of them.
 
-Knows batches and values; knows no names of metrics. Any thread may call it.
+Independent of names of metrics. Any thread may call it.
 """
 import cython
 from cython.cimports.pyclient.buffers.batch import Batch
@@ -10,8 +10,8 @@ from cython.cimports.pyclient.metric_values import Total, Windows
 
 @cython.final
 @cython.cclass
-class RequestFigures:
-    """Of all Produce requests: batches, and records in a request. The fields are declared in batch_figures.pxd."""
+class RequestCounters:
+    """Of all Produce requests: batches, and records in a request. The fields are declared in batch_counters.pxd."""
 
     def __init__(self, batches: Total, records: Windows) -> None:
         self._batches = batches
@@ -26,8 +26,8 @@ class RequestFigures:
 
 @cython.final
 @cython.cclass
-class TopicFigures:
-    """Of one topic's batches; sizes and times are shared by all topics. Fields: batch_figures.pxd."""
+class TopicCounters:
+    """Of one topic's batches; sizes and times are shared by all topics. Fields: batch_counters.pxd."""
 
     def __init__(self, stored: Total, sent_bytes: Total, compression: Windows, batch_size: Windows, queue_time: Windows, record_size: Windows) -> None:
         self._stored = stored

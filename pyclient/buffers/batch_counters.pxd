@@ -6,7 +6,7 @@ from pyclient.metric_values cimport Total, Windows
 
 
 @cython.final
-cdef class RequestFigures:
+cdef class RequestCounters:
     cdef Total _batches
     cdef Windows _records
 
@@ -14,7 +14,7 @@ cdef class RequestFigures:
 
 
 @cython.final
-cdef class TopicFigures:
+cdef class TopicCounters:
     cdef Total _stored
     cdef Total _bytes
     cdef Windows _compression

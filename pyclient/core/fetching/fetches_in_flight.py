@@ -64,7 +64,7 @@ class FetchWait:
         return max(SHORT_WAIT, SHARE_OF_PACE * self._between, SHARE_OF_HOLDING * (now - self._moved))
 
 
-class FetchesUnderWay:
+class FetchesInFlight:
     """Begins fetches and keeps them until they end. *on_end* is called with a fetch, the time and the outcome."""
 
     def __init__(self, buffer: FetchBuffer, limits: FetchLimits, fetch_wait: FetchWait, *, on_end: Callable[[Fetch, float, Outcome], None]) -> None:

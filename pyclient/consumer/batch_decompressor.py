@@ -19,7 +19,7 @@ from pyclient.runtime.offload import Offload
 OPENING_THREAD: Final = "pyclient-open"
 
 
-class Opener:
+class BatchDecompressor:
     """One worker. *on_end* is called in a step after each work, which opens up to *memory* bytes and one batch."""
 
     def __init__(self, buffer: FetchBuffer, environment: Environment, reactor: Reactor, memory: int, on_end: Callable[[], object]) -> None:
