@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from pyclient.buffers.records_view import RecordRun, Records
+from pyclient.buffers.record_run import RecordRun
+from pyclient.buffers.records_view import Records
 from pyclient.codec.batches import read_batches
 from pyclient.codec.encode import encode_batch
 from pyclient.records import TopicPartition

@@ -1,33 +1,42 @@
-# cython: language_level=3, freethreading_compatible=True
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """Fetched data between the reactor, which puts it, and one user thread, which takes it; bounded in bytes, undecoded.
 
-Independent of brokers and records. Rule: what was fetched for an older
-generation of a partition (before a seek or a new assignment) is never returned (C03). Only the entry that was taken
-last has open batches (B06).
+Independent of brokers and records. Rule: what was fetched for an older generation of a partition (before a seek or a
+new assignment) is never returned (C03). Only the entry that was taken last has open batches (B06).
 
-Compiled for the sake of its lock: where the interpreter may raise Ctrl-C behind any call (since 3.12), also between a
-lock's ``__enter__`` and the block, a lock that Python code holds may stay held. Compiled code is not interrupted there.
+Compiled also for the sake of its lock: where the interpreter may raise Ctrl-C behind any call (since 3.12), also
+between a lock's ``__enter__`` and the block, a lock that Python code holds may stay held. Compiled code is not
+interrupted there.
 """
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from pyclient.buffers.flag_lock import FlagLock
 from pyclient.codec.batches import RecordBatch
 from pyclient.errors import KafkaError
 from pyclient.records import NO_LEADER_EPOCH, TopicPartition
 
 
-class Chunk:
+class Buffered:
+    """What the buffer holds: something of one *generation* of a partition, of so many bytes."""
+
+    tp: TopicPartition
+    generation: int
+    size: int
+
+    def close(self) -> None:
+        """Free what its open batches take, if it has any."""
+
+
+class Chunk(Buffered):
     """What one response held for one partition: batches to return, and the position after them.
 
     ``epoch`` is the leader epoch of the last record before ``next_offset``. ``refused`` is how many records were wanted
     of a first batch that is too large to be opened there and then, else 0; ``fault`` why it could not be opened since.
     """
-
-    __slots__ = ("batches", "epoch", "fault", "generation", "next_offset", "position", "refused", "size", "tp")
 
     def __init__(self, tp: TopicPartition, generation: int, position: int, batches: Iterable[RecordBatch], next_offset: int,
                  size: int, epoch: int = NO_LEADER_EPOCH) -> None:
@@ -42,17 +51,15 @@ class Chunk:
         self.fault: BaseException | None = None
 
     def close(self) -> None:
-        """Free what its open batches take; they are opened again when they are taken."""
-        self.batches = deque(batch.closed() for batch in self.batches)
+        """As `Buffered.close`; they are opened again when they are taken."""
+        self.batches = deque([batch.closed() for batch in self.batches])
 
     def __repr__(self) -> str:
         return f"<Chunk {self.tp} {self.position}..{self.next_offset} {self.size} B>"
 
 
-class Failure:
+class Failure(Buffered):
     """An error at its place in a partition's data. A *lasting* one is raised again until a seek."""
-
-    __slots__ = ("error", "generation", "lasting", "size", "tp")
 
     def __init__(self, tp: TopicPartition, generation: int, error: KafkaError, lasting: bool) -> None:
         self.tp = tp
@@ -60,9 +67,6 @@ class Failure:
         self.error = error
         self.lasting = lasting
         self.size = 0
-
-    def close(self) -> None:
-        """An error holds no batches."""
 
     def __repr__(self) -> str:
         return f"<Failure {self.tp} {self.error!r}>"
@@ -74,13 +78,14 @@ Entry: TypeAlias = Chunk | Failure
 class FetchBuffer:
     """Entries in order of arrival.
 
-    ``on_room`` is called when the reactor waits for room and there is some, ``on_data`` when there is data.
+    ``on_room`` is called when the reactor waits for room and there is some, ``on_data`` when there is data. *lock* is a
+    new one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lock: FlagLock | None = None) -> None:
         self.on_room: Callable[[], object] = _nothing
         self.on_data: Callable[[], object] = _nothing
-        self._lock = threading.Lock()
+        self._lock = FlagLock() if lock is None else lock
         self._entries: deque[Entry] = deque()
         self._taken: Entry | None = None  # not among the entries: the user's thread takes records from it
         self._open: Entry | None = None  # the one whose first batches may be open; among the entries, or taken
@@ -118,29 +123,39 @@ class FetchBuffer:
 
     def is_full(self, tp: TopicPartition, most: int) -> bool:
         """Whether so many entries of this partition are buffered. If so, ``on_room`` is called when one is used up."""
-        with self._lock:
+        self._lock.acquire()
+        try:
             full = self._counts.get(tp, 0) >= most
             if full:
                 self._awaited.add(tp)
+        finally:
+            self._lock.release()
         return full
 
     def await_room(self) -> None:
         """Have ``on_room`` called when any entry is used up; check for room then, and right after this call."""
-        with self._lock:
+        self._lock.acquire()
+        try:
             self._bytes_awaited = True
+        finally:
+            self._lock.release()
 
     def put(self, entry: Entry) -> None:
         """Add an entry at the end; dropped if its generation is over."""
-        with self._lock:
+        self._lock.acquire()
+        try:
             if self._generations.get(entry.tp) != entry.generation:
                 return
             self._add(entry)
             self._entries.append(entry)
+        finally:
+            self._lock.release()
         self.on_data()
 
     def renew(self, tp: TopicPartition, generation: int | None) -> None:
         """Begin a generation of a partition (None: it is not assigned any more) and drop the data of older ones."""
-        with self._lock:
+        self._lock.acquire()
+        try:
             if generation is None:
                 self._generations.pop(tp, None)
             else:
@@ -149,26 +164,37 @@ class FetchBuffer:
                 self._entries.remove(entry)
                 self._remove(entry)
             self._drained.pop(tp, None)
+        finally:
+            self._lock.release()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hold back the data of exactly these partitions, keeping it."""
-        with self._lock:
+        self._lock.acquire()
+        try:
             self._paused = frozenset(partitions)
+        finally:
+            self._lock.release()
         self.on_data()
 
     def unread(self, tp: TopicPartition) -> int | None:
         """The first buffered offset that was not returned; None when everything was."""
-        with self._lock:
+        self._lock.acquire()
+        try:
             generation = self._generations.get(tp)
             entries = (*self._entries, *([self._taken] if self._taken is not None else ()))
             return min((each.position for each in entries
                         if isinstance(each, Chunk) and (each.tp, each.generation) == (tp, generation)), default=None)
+        finally:
+            self._lock.release()
 
     def take_drained(self) -> list[TopicPartition]:
         """Partitions whose data was taken since the last call."""
-        with self._lock:
+        self._lock.acquire()
+        try:
             drained, self._drained = list(self._drained), {}
             return drained
+        finally:
+            self._lock.release()
 
     # ---- the user's thread ------------------------------------------------------------------------------------------
 
@@ -179,19 +205,25 @@ class FetchBuffer:
         """
         if self._taken is not None:
             self.give_back(self._taken)
-        with self._lock:
+        self._lock.acquire()
+        try:
             entry = self._next()
             if entry is not None:
                 self._taken = entry
                 self._entries.remove(entry)
                 if self._open is not entry:
                     self._leave_open(entry)
+        finally:
+            self._lock.release()
         return entry
 
     def next(self) -> Entry | None:
         """What `take` would return; it stays among the entries."""
-        with self._lock:
+        self._lock.acquire()
+        try:
             return self._next()
+        finally:
+            self._lock.release()
 
     def is_open(self, entry: Entry) -> bool:
         """Whether *entry* was taken last, so that its batches may stay open."""
@@ -199,7 +231,8 @@ class FetchBuffer:
 
     def use_up(self, entry: Entry) -> None:
         """Every record of the entry was taken: there is room for more."""
-        with self._lock:
+        self._lock.acquire()
+        try:
             self._taken = self._open = None  # and no call up to here below: Ctrl-C could raise behind it
             self._counts[entry.tp] -= 1
             self._bytes -= entry.size
@@ -207,15 +240,20 @@ class FetchBuffer:
             awaited = self._bytes_awaited or entry.tp in self._awaited
             self._awaited.discard(entry.tp)
             self._bytes_awaited = False
+        finally:
+            self._lock.release()
         if awaited:
             self.on_room()
 
-    def give_back(self, entry: Entry, *, last: bool = False) -> None:
+    def give_back(self, entry: Entry, last: bool = False) -> None:
         """Put an entry back: first if partly taken; *last*, with its partition's data, to raise its error again."""
-        with self._lock:
+        self._lock.acquire()
+        try:
             over = self._generations.get(entry.tp) != entry.generation
             if not over:
-                self._put_back(entry, last=last)
+                self._put_back(entry, last)
+        finally:
+            self._lock.release()
         if over:
             self.use_up(entry)
 
@@ -259,7 +297,7 @@ class FetchBuffer:
         if before is not None:
             before.close()
 
-    def _put_back(self, entry: Entry, *, last: bool) -> None:
+    def _put_back(self, entry: Entry, last: bool) -> None:
         if last:
             behind = [each for each in self._entries if each.tp == entry.tp]
             others = [each for each in self._entries if each.tp != entry.tp]

@@ -31,6 +31,10 @@ cdef class RecordBatch:
     cdef uint32_t* index                # where each record begins, counted from records_at
     cdef Totals* totals
 
+    cpdef Py_ssize_t open_within(self, Py_ssize_t most) except? -2
+    cpdef Py_ssize_t index_of(self, int64_t offset) except? -1
+    cpdef int64_t offset_of(self, Py_ssize_t index) except? -1
+
     # What RecordBatch.open() does, for C callers.
     cdef int ensure_open(self) except -1
 
@@ -61,3 +65,6 @@ cdef class BatchRecordIterator:
 
     # The next record; only while position < end.
     cdef Record step(self)
+
+
+cpdef list read_batches(object data, Py_ssize_t decompression_limit=*, bint check_crcs=*)

@@ -118,7 +118,9 @@ class RecordBatch:
         """
         self.ensure_open()
 
-    def open_within(self, most: cython.Py_ssize_t) -> int:
+    @cython.ccall
+    @cython.exceptval(-2, check=True)
+    def open_within(self, most: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """As `open`, but a compressed batch stays closed if it may decompress to more than *most* bytes.
 
         Returns the bytes that it takes while it is open, or -1 if it stays closed. Compressed messages of the formats
@@ -371,6 +373,8 @@ class RecordBatch:
         iterator.batch = self
         return iterator
 
+    @cython.ccall
+    @cython.exceptval(-1, check=True)
     def index_of(self, offset: int64_t) -> cython.Py_ssize_t:
         """Index of the first record at or after *offset*; ``count`` when there is none.
 
@@ -394,6 +398,8 @@ class RecordBatch:
                 high = middle
         return low
 
+    @cython.ccall
+    @cython.exceptval(-1, check=True)
     def offset_of(self, index: cython.Py_ssize_t) -> int64_t:
         """Offset of the record at *index*.
 
@@ -496,7 +502,8 @@ def _old_batch(view: object, at: cython.p_const_uchar, start: cython.Py_ssize_t,
     return batch
 
 
-def read_batches(data: object, *, decompression_limit: cython.Py_ssize_t = DEFAULT_LIMIT, check_crcs: bool = True) -> list:
+@cython.ccall
+def read_batches(data: object, decompression_limit: cython.Py_ssize_t = DEFAULT_LIMIT, check_crcs: cython.bint = True) -> list:
     """Split the records of a fetch response into batches, without copying them.
 
     ``data`` is bytes, bytearray or a memoryview; the batches share and keep it. A batch cut off by the end of ``data``

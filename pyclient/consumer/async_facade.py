@@ -188,7 +188,7 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
             return self._consumed_positions.begin_iteration(await self._poll_records(self._config.max_poll_records, None))
 
     async def _poll_records(self, limit: int, timeout: float | None) -> Records[K_co, V_co]:
-        taken = self._take_at_once(limit)
+        taken = self._polls.begin(limit)
         return taken or await self._drive(self._wait_for_records(taken, limit, timeout))
 
     def wakeup(self) -> None:
@@ -358,7 +358,7 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
         await self.close(timeout, leave=leave)
 
     async def __aenter__(self) -> Self:
-        self._core.awaits_data = True
+        self._core.data.is_awaited = True
         await self._portal.open(self._core.start)
         return self
 

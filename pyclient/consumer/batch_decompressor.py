@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pyclient.buffers.fetch_buffer import Chunk, FetchBuffer
-from pyclient.buffers.records_view import open_ahead
+from pyclient.buffers.collect import open_ahead
 from pyclient.reactor.reactor import Reactor
 from pyclient.runtime.environment import Environment
 from pyclient.runtime.offload import Offload

@@ -1,7 +1,8 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """Which records a consumer has returned, which count as consumed, and which positions are committed.
 
-Belongs to the one thread or task that uses the consumer. All positions of a partition and
-their owners are in the project's page on consuming.
+Belongs to the one thread or task that uses the consumer. All positions of a partition and their owners are in the
+project's page on consuming.
 """
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyclient.buffers.record_iterator import RecordCursor
+from pyclient.buffers.collect import Bounds, Taking, collect
 from pyclient.buffers.records_view import (
-    NOTHING, Bounds, Records, Taking, collect, join, memory_of, offset_ranges, only, positions_after, positions_before,
-    records_after, runs_of, split_at, without)
+    NOTHING, Records, join, memory_of, offset_ranges, only, positions_after, positions_before, records_after, runs_of, split_at, without)
 from pyclient.client.interceptors import consumer_interceptors
+from pyclient.clocks import seconds_of
 from pyclient.codec.record import Record
 from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.decoding import PrepareRecord, UnpreparedError, decoder
@@ -29,15 +31,19 @@ class ConsumedPositions:
     iteration counts when the next one is requested, or at a commit inside the loop's body.
     """
 
-    def __init__(self, core: ConsumerCore, bounds: Bounds, *, awaits: bool = False) -> None:
+    def __init__(self, core: ConsumerCore, bounds: Bounds, awaits: bool = False) -> None:
         self._core = core
+        self._buffer = core.buffer
+        self._clock = core.clock
+        self._records_consumed = core.metrics.total(RECORDS_CONSUMED)
         self._bounds = bounds
         self._decoder = decoder(core.config, awaits=awaits)
         self._decode = None if self._decoder is None else self._decoder.decode
         self._unprepared: Record[Any, Any] | None = None  # it stays in the buffer until a deserializer's preparation was awaited
         self._interceptors = consumer_interceptors(core.config.interceptors)
         self._consumed = CommitState() if core.config.enable_auto_offset_store else StoredOffsets()
-        self._next_auto_commit = core.clock() + core.config.auto_commit_interval_ms / 1000
+        self._auto_commit_interval = core.config.auto_commit_interval_ms / 1000
+        self._next_auto_commit = core.clock() + self._auto_commit_interval
         self._leftover = Records()  # seen by the interceptors, not returned yet
         self._not_intercepted = Records()  # taken from the buffer before Ctrl-C was raised in a user's function
         self._taking: Taking | None = None  # what is being taken from the buffer; of an interrupted call what it had taken
@@ -58,7 +64,8 @@ class ConsumedPositions:
         The records come first in the next call, unless they are returned, or `begin_iteration`, `move_on` or `skip`
         follows.
         """
-        self._recover()
+        if self._taking is not None:
+            self._recover()
         try:
             if self._interceptors is None and not self._leftover and not self._not_intercepted:
                 return self._collect_in_transit(limit, self._bounds)
@@ -86,14 +93,15 @@ class ConsumedPositions:
 
     def _collect(self, limit: int, bounds: Bounds) -> Records[Any, Any]:
         """They are in `_taking` until they are put elsewhere, in one statement."""
-        return collect(self._core.buffer, limit, self._decode, self._begin, bounds)
+        return collect(self._buffer, limit, self._decode, self._begin, bounds)
 
     def _begin(self, taking: Taking) -> None:
         self._taking = taking
 
     def _collect_in_transit(self, limit: int, bounds: Bounds) -> Records[Any, Any]:
         records = self._collect(limit, bounds)
-        self._consumed.taken(records)
+        if self._consumed.counts_done:
+            self._consumed.taken(records)
         self.in_transit, self._taking = records, None
         return records
 
@@ -126,7 +134,7 @@ class ConsumedPositions:
         positions = () if records is NOTHING else records.next_offsets()
         if not positions:  # nor are there records
             return self.returned
-        self._core.metrics.add(RECORDS_CONSUMED, len(records))
+        self._records_consumed.add(len(records))
         return {**self.returned, **positions}
 
     def move_on(self, records: Records[Any, Any]) -> None:
@@ -182,7 +190,7 @@ class ConsumedPositions:
 
     def exhausted(self) -> None:
         """The iteration needs more records: all it had are consumed."""
-        self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated))
+        self._records_consumed.add(len(self._iterated))
         self._consumed.update(self._iterated.next_offsets())
         self._iterated, self._cursor = NOTHING, None
 
@@ -202,7 +210,7 @@ class ConsumedPositions:
             self._consumed.update(positions_before(self._iterated, self.current))
             self.returned[tp] = positions_after(self._iterated, self.current)[tp]
             rest = records_after(self._iterated, self.current)
-        self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated) - len(rest))
+        self._records_consumed.add(len(self._iterated) - len(rest))
         # One statement, as in `_take_leftover_first`: a second end of the same iteration would double the rest.
         self._leftover, self._iterated, self._cursor = join(rest, self._leftover), NOTHING, None
 
@@ -217,7 +225,7 @@ class ConsumedPositions:
         if self._holds(tp):
             return returned
         lost = self._core.fetcher.is_lost(tp)  # asked first: the other way round, a reset could end between the two
-        unread = self._core.buffer.unread(tp)
+        unread = self._buffer.unread(tp)
         if unread is not None:
             return unread
         return None if lost else returned
@@ -231,8 +239,10 @@ class ConsumedPositions:
         """Whether records of it were taken from the buffer that the user has not got."""
         self._recover()
         iterated = self._iterated if self.current is None else records_after(self._iterated, self.current)
-        taken = (iterated, self._leftover, self._not_intercepted, self.in_transit)
-        return any(tp in records.next_offsets() for records in taken if records)
+        for records in (iterated, self._leftover, self._not_intercepted, self.in_transit):
+            if records and tp in records.next_offsets():
+                return True
+        return False
 
     def consumed(self, tp: TopicPartition) -> int | None:
         """The consumed position; None before anything of the partition was consumed."""
@@ -281,22 +291,20 @@ class ConsumedPositions:
 
     # ---- commits ----------------------------------------------------------------------------------------------------
 
-    @property
     def auto_commit_is_due(self) -> bool:
         """Whether the interval between automatic commits has passed."""
-        return self.auto_commits and self._core.clock() >= self._next_auto_commit
+        return self.auto_commits and seconds_of(self._clock) >= self._next_auto_commit
 
     def begin_auto_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions to commit now; the next interval begins."""
-        now = self._core.clock()
-        self._next_auto_commit = now + self._core.config.auto_commit_interval_ms / 1000
+        self._next_auto_commit = seconds_of(self._clock) + self._auto_commit_interval
         return self.uncommitted()
 
     def auto_commit_in(self) -> float | None:
         """Seconds until an automatic commit is due; None while there is nothing to commit."""
         if not self.auto_commits or not self._consumed.any_uncommitted:
             return None
-        return max(0.0, self._next_auto_commit - self._core.clock())
+        return max(0.0, self._next_auto_commit - seconds_of(self._clock))
 
     def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Consumed positions that are not committed yet."""
@@ -328,7 +336,11 @@ class CommitState:
     Every poll looks for uncommitted positions, so they are kept apart.
     """
 
+    counts_done: bool
+    """Whether `taken` has to be called."""
+
     def __init__(self) -> None:
+        self.counts_done = False
         self._positions: dict[TopicPartition, OffsetAndMetadata] = {}
         self._uncommitted: dict[TopicPartition, OffsetAndMetadata] = {}
         self._committed: dict[TopicPartition, int] = {}
@@ -396,6 +408,7 @@ class StoredOffsets(CommitState):
 
     def __init__(self) -> None:
         super().__init__()
+        self.counts_done = True
         self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
         self._done_offsets = DoneOffsets()
         self._done: deque[tuple[TopicPartition, int]] = deque()  # from any thread; the consumer's own looks at it

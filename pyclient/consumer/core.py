@@ -18,12 +18,12 @@ from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Manager, Use
 from pyclient.errors import AuthenticationError, BootstrapError, ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError, raisable
 from pyclient.metrics import ASSIGNED_PARTITIONS, FAILED_REBALANCES, FETCH_BUFFERED, REBALANCES, RECORDS_LAG
-from pyclient.reactor.reactor import Waiter
-from pyclient.reactor.tasks import Event, Future, Timeout
+from pyclient.reactor.tasks import Future
 from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.client.core import ClientCore
 from pyclient.consumer.commit_order import Turn
 from pyclient.consumer.commits import Commits
+from pyclient.consumer.data_waiter import DataWaiter
 from pyclient.consumer.membership import membership
 from pyclient.consumer.batch_decompressor import BatchDecompressor
 from pyclient.runtime.environment import ASSIGNOR_THREAD
@@ -42,8 +42,6 @@ class ConsumerCore(ClientCore):
 
     config: ConsumerConfig
     data_use = Use.FETCH
-    awaits_data = False
-    """Whether `wait_for_data` is used, and not `wait`."""
 
     def __init__(self, config: ConsumerConfig, portal: Portal) -> None:
         super().__init__(config, portal, create_topics=config.allow_auto_create_topics)
@@ -59,9 +57,8 @@ class ConsumerCore(ClientCore):
             find_committed=self.commits.look_up if config.group_id else None)
         self.finished_commits: deque[Mapping[TopicPartition, OffsetAndMetadata]] = deque()
         """Commits that succeeded, in order; the user's thread takes them from here."""
-        self._new_data = Event(self.reactor)
-        self._waiter: Waiter | None = None
-        self._decompressor = BatchDecompressor(self.buffer, self.environment, self.reactor, config.fetch_buffer_memory, self._new_data.set)
+        self.data = DataWaiter(self.buffer, self.reactor, self.clock)
+        self._decompressor = BatchDecompressor(self.buffer, self.environment, self.reactor, config.fetch_buffer_memory, self.data.look_again)
         self._unanswered_since: float | None = None
         self._joins = "joined; "  # what the next assignment is logged as
         self._logged: frozenset[TopicPartition] = frozenset()
@@ -82,36 +79,12 @@ class ConsumerCore(ClientCore):
         """Connect, and fetch again when the user takes data from a full buffer."""
         await super().start()
         self.buffer.on_room = self.driver.wake_from_anywhere
-        self.buffer.on_data = self.notify_data
-
-    def wait(self, timeout: float | None) -> bool:
-        """As `wait_for_data`, in the thread that polls, which leads meanwhile.
-
-        A wakeup or rebalance without data counts as False.
-        """
-        until, buffer = None if timeout is None else self.clock() + timeout, self.buffer
-        try:
-            while True:
-                waiter = self._waiter = Waiter(self.reactor)
-                if buffer.woken or buffer.nudged or buffer.ready():
-                    break
-                if not self.reactor.run_until(waiter, None if until is None else max(0.0, until - self.clock())):
-                    break
-        finally:
-            self._waiter = None
-        return buffer.ready()
+        self.buffer.on_data = self.data.notify
 
     async def wait_for_data(self, timeout: float | None) -> bool:
-        """Wait for data that can be taken, a wakeup or a rebalance; False when *timeout* seconds passed without."""
+        """As `DataWaiter.until`. Batches that are too large for the loop are opened meanwhile."""
         self.check_open()
-        try:
-            async with Timeout(self.reactor, timeout):
-                while not (self._decompressor.has_data() or self.buffer.woken or self.buffer.nudged):
-                    self._new_data.clear()
-                    await self._new_data.wait()
-        except TimeoutError:
-            return False
-        return True
+        return await self.data.until(self._decompressor.has_data, timeout)
 
     def bootstrap_time_left(self) -> float | None:
         """Seconds that polls may still wait for a first broker to answer; None once one has answered.
@@ -131,14 +104,6 @@ class ConsumerCore(ClientCore):
             self._unanswered_since = None  # a further poll waits as long again
             raise BootstrapError(self.connections.failure_report(), waited_s=now - since)
         return left
-
-    def notify_data(self) -> None:
-        """There is data, or a wakeup. Any thread may call it."""
-        waiter = self._waiter
-        if waiter is not None:
-            waiter.end()
-        elif self.awaits_data:
-            self.reactor.call_soon(self._new_data.set)
 
     # ---- assignment and positions -----------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from pyclient.buffers.records_view import Decode
+from pyclient.buffers.collect import Decode
 from pyclient.codec.record import Record, decoded
 from pyclient.config import ConsumerConfig
 from pyclient.errors import SchemaRegistryError, SerializationError

@@ -165,7 +165,8 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
         if foreign:
             raise unknown_keywords("consumer", "poll", foreign, type(self))
         limit, wait = self._limit(max_records), self._poll_time(timeout)
-        self._pending_commits.run_callbacks()
+        if self._pending_commits.commits:
+            self._pending_commits.run_callbacks()
         held = self._single_user.outside_listeners.__enter__()
         try:
             records = self._poll_records(limit, wait)
@@ -192,7 +193,7 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
             return self._consumed_positions.begin_iteration(self._poll_records(self._config.max_poll_records, None))
 
     def _poll_records(self, limit: int, timeout: float | None) -> Records[K_co, V_co]:
-        taken = self._take_at_once(limit)
+        taken = self._polls.begin(limit)
         return taken or self._drive(self._wait_for_records(taken, limit, timeout))
 
     def wakeup(self) -> None:

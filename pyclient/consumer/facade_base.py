@@ -10,8 +10,9 @@ import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
-from pyclient.buffers.records_view import NOTHING, Bounds, Records
-from pyclient.client.facade_base import Facade, left, seconds, sooner
+from pyclient.buffers.collect import Bounds
+from pyclient.buffers.records_view import Records
+from pyclient.client.facade_base import Facade, seconds
 from pyclient.codec.record import Record
 from pyclient.config import ConsumerConfig
 from pyclient.consumer.arguments import as_limit, as_offsets, as_partition, as_partitions, as_subscription, as_sought, check_callback, some_partitions
@@ -20,11 +21,12 @@ from pyclient.consumer.consumed_positions import ConsumedPositions
 from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.description import description
 from pyclient.consumer.pending_commits import CommitTask, OnCommit, PendingCommits, log_failure
+from pyclient.consumer.polls import Polls
 from pyclient.consumer.rebalance import Rebalancing, check_listener
 from pyclient.consumer.single_user import SingleUser
 from pyclient.consumer.steps import WaitForData
 from pyclient.core.fetching.lookups import LATEST
-from pyclient.errors import IllegalStateError, WakeupError, raisable
+from pyclient.errors import IllegalStateError
 from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.runtime.portals import Portal
 from pyclient.runtime.steps import Step, Steps, WaitFor
@@ -36,8 +38,6 @@ CLOSE_TIMEOUT_MS: Final = 5_000
 """Long enough for the last commit and to leave the group, when brokers are there; short when they are gone."""
 LONG_POLL: Final = 300
 """A poll of more seconds was probably meant in milliseconds."""
-MIN_WAIT: Final = 0.1
-"""A waiting poll checks at most every so many seconds whether an automatic commit is due."""
 
 
 class ConsumerBase(Facade):
@@ -52,10 +52,11 @@ class ConsumerBase(Facade):
         plugins = {"interceptors": None if interceptors == () else interceptors}
         self._config = ConsumerConfig.parse(config, {**options, **plugins})
         self._core = ConsumerCore(self._config, portal)
-        self._consumed_positions = ConsumedPositions(self._core, self._bounds(), awaits=self._awaits)
+        self._consumed_positions = ConsumedPositions(self._core, self._bounds(), self._awaits)
         self._single_user = SingleUser(self._open_core, self._user)
         self._rebalancing = Rebalancing(self._core, self._consumed_positions, self._single_user)
         self._pending_commits = PendingCommits(self._core, self._consumed_positions)
+        self._polls = Polls(self._core, self._consumed_positions, self._rebalancing, self._pending_commits, self._start_auto_commit)
         self._warned_of_long_poll = False
         check_listener(rebalance_listener, awaited=self._awaits)
         self._rebalancing.listener = rebalance_listener
@@ -147,16 +148,6 @@ class ConsumerBase(Facade):
                           stacklevel=3)  # this, and poll
         return limit
 
-    def _take_at_once(self, limit: int) -> Records[Any, Any]:
-        """Begin a poll: take the records that are there, unless a rebalance comes first. Most polls need no more."""
-        self._consumed_positions.settle()
-        self._auto_commit()
-        self._rebalancing.begin_poll()
-        try:
-            return NOTHING if self._rebalancing.due else self._take(limit)
-        finally:
-            self._rebalancing.end_poll()
-
     def _poll_buffered(self) -> Records[Any, Any]:
         """Up to ``max_poll_records`` records that are there now, as a poll returns them. Nothing of the group is done.
 
@@ -165,9 +156,7 @@ class ConsumerBase(Facade):
         """
         held = self._single_user.outside_listeners.__enter__()
         try:
-            self._consumed_positions.settle()
-            go_on = self._rebalancing.read_on() and not self._core.buffer.woken
-            records = self._consumed_positions.take(self._config.max_poll_records) if go_on else NOTHING
+            records = self._polls.read_on(self._config.max_poll_records)
             returned = self._consumed_positions.returned_with(records)
         except BaseException:
             held.clear()
@@ -177,52 +166,27 @@ class ConsumerBase(Facade):
         return records
 
     def _wait_for_records(self, taken: Records[Any, Any], limit: int, timeout: float | None) -> Steps[Step, Records[Any, Any]]:
-        """Continue until there is a record. `_take_at_once` has *taken* none, but positions may have moved."""
+        """Continue until there is a record. `Polls.begin` has *taken* none, but positions may have moved."""
         self._core.check_readable()
         deadline = None if timeout is None else self._core.clock() + timeout
         self._rebalancing.continue_poll()
         try:
             while not taken:
-                dropped = self._skip(taken)
+                dropped = self._polls.skip(taken)
                 preparation = self._consumed_positions.preparation()
                 if preparation is not None:
                     yield preparation
-                elif not self._rebalancing.due:
-                    came = yield WaitForData(self._core, self._max_wait(deadline), dropped)
+                elif not self._rebalancing.due():
+                    came = yield WaitForData(self._core, self._polls.max_wait(deadline), dropped)
                     if not came and deadline is not None and self._core.clock() >= deadline:
                         break
-                    self._auto_commit()
-                if self._rebalancing.due:
+                    self._polls.auto_commit()
+                if self._rebalancing.due():
                     yield from self._rebalancing.carry_out()
-                taken = self._take(limit)
+                taken = self._polls.take(limit)
             return taken
         finally:
             self._rebalancing.end_poll()
-
-    def _take(self, limit: int) -> Records[Any, Any]:
-        """The records that are there now; a pending wakeup is raised first."""
-        if self._core.buffer.take_wake():
-            raise raisable(self._core.closed or WakeupError("wakeup() was called"))
-        return self._consumed_positions.take(limit)
-
-    def _skip(self, records: Records[Any, Any]) -> bool:
-        """Go on after positions that moved without records for the user. True when records were dropped.
-
-        Then this may go on for long, so their positions are committed meanwhile.
-        """
-        if not (self._consumed_positions.may_drop_records and records.next_offsets()):
-            self._consumed_positions.move_on(records)
-            return False
-        self._consumed_positions.skip(records)
-        self._auto_commit()
-        return True
-
-    def _max_wait(self, deadline: float | None) -> float | None:
-        """Seconds that a poll may wait before it must look after something; None: no limit."""
-        until_deadline = None if deadline is None else left(deadline, self._core.clock)
-        commit_in = self._consumed_positions.auto_commit_in()
-        until_commit = None if commit_in is None else max(commit_in, MIN_WAIT)
-        return sooner(sooner(self._core.bootstrap_time_left(), until_deadline), until_commit)
 
     # ---- positions and offsets --------------------------------------------------------------------------------------
 
@@ -309,14 +273,8 @@ class ConsumerBase(Facade):
         found: dict[TopicPartition, OffsetAndMetadata | None] = yield WaitFor(lambda: self._core.commits.committed(partitions, timeout))
         return found
 
-    def _auto_commit(self) -> None:
-        """Commit what earlier polls returned, every auto_commit_interval_ms, also while a poll waits (C21)."""
-        pending = self._pending_commits
-        pending.run_callbacks(log_failure)
-        if not self._consumed_positions.auto_commit_is_due or pending or not self._core.may_auto_commit:
-            return
-        if positions := self._consumed_positions.begin_auto_commit():
-            self._start_commit(as_offsets(positions), log_failure, automatic=True)
+    def _start_auto_commit(self, positions: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        self._start_commit(as_offsets(positions), log_failure, automatic=True)
 
     def _start_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit, *, automatic: bool = False) -> None:
         timeout = self._config.default_api_timeout_ms / 1000

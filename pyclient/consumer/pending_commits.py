@@ -8,7 +8,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from pyclient.consumer.consumed_positions import ConsumedPositions
 from pyclient.consumer.core import ConsumerCore
@@ -29,20 +29,21 @@ class PendingCommits:
     def __init__(self, core: ConsumerCore, consumed_positions: ConsumedPositions) -> None:
         self._core = core
         self._consumed_positions = consumed_positions
-        self._pending: deque[tuple[CommitTask, dict[TopicPartition, OffsetAndMetadata], OnCommit]] = deque()
+        self.commits: Final[deque[tuple[CommitTask, dict[TopicPartition, OffsetAndMetadata], OnCommit]]] = deque()
+        """In the order in which they were started."""
         self._lock = threading.RLock()  # reentrant: a callback may use the consumer, which runs the next callbacks
 
     def __bool__(self) -> bool:
-        return bool(self._pending)
+        return bool(self.commits)
 
     @property
     def tasks(self) -> list[CommitTask]:
         """The commits, in the order in which they were started."""
-        return [task for task, _, _ in self._pending]
+        return [task for task, _, _ in self.commits]
 
     def add(self, task: CommitTask, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit) -> None:
         """*task* commits *offsets*; *callback* is called with the outcome."""
-        self._pending.append((task, offsets, callback))
+        self.commits.append((task, offsets, callback))
 
     def run_callbacks(self, only: OnCommit | None = None) -> None:
         """Run the callbacks of commits that have ended, in order.
@@ -54,7 +55,7 @@ class PendingCommits:
         A second thread runs none while the first is here; the first one checks again. The second gets its
         ConcurrentUseError later.
         """
-        while self._pending and self._first_has_ended(only):
+        while self.commits and self._first_has_ended(only):
             with Held(self._lock, 0) as alone:
                 if alone and self._first_has_ended(only):
                     self._report_first()
@@ -63,13 +64,13 @@ class PendingCommits:
 
     def _first_has_ended(self, only: OnCommit | None) -> bool:
         try:
-            task, _, callback = self._pending[0]
+            task, _, callback = self.commits[0]
             return only in (None, callback) and task.done()
         except IndexError:
             return False
 
     def _report_first(self) -> None:
-        task, offsets, callback = self._pending.popleft()
+        task, offsets, callback = self.commits.popleft()
         error = self._core.closed if task.cancelled() else task.exception()
         if error is None:
             self._consumed_positions.note_commits()

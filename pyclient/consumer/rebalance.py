@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from pyclient.consumer.arguments import as_offsets
 from pyclient.consumer.consumed_positions import ConsumedPositions
+from pyclient.consumer.polls import GroupPolls
 from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.single_user import SingleUser
 from pyclient.consumer.steps import CallListener
 from pyclient.core.group.changes import Change, ChangeKind
 from pyclient.core.group.coordinator import Identity
 from pyclient.errors import KafkaError, UnknownMemberIdError, raisable, said_of
-from pyclient.metrics import TIME_BETWEEN_POLLS
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from pyclient.runtime.steps import InStep, Step, Steps, WaitFor
 from pyclient.signatures import takes
@@ -27,64 +27,16 @@ _log = logging.getLogger(__name__)
 _NOT_COMMITTED: Final = "the commit before partitions are given up failed; records since the last commit are read again"
 
 
-class Rebalancing:
+class Rebalancing(GroupPolls):
     """The user's side of membership. Belongs to the one thread that uses the consumer, as `ConsumedPositions` does."""
 
     def __init__(self, core: ConsumerCore, consumed_positions: ConsumedPositions, single_user: SingleUser) -> None:
-        self._core = core
+        super().__init__(core)
         self._consumed_positions = consumed_positions
         self._single_user = single_user
-        self._group = core.membership
-        self._identity = Identity()
-        self._polled_at: float | None = None
         self.listener: object = None
         self._carried_out: tuple[Change, BaseException | None] | None = None
         """The last change that the group was not notified of: Ctrl-C may end that step; the next poll repeats it."""
-
-    # ---- around a poll ----------------------------------------------------------------------------------------------
-
-    def begin_poll(self) -> None:
-        """A poll begins: max_poll_interval_ms does not run while it waits."""
-        self._sample_interval()
-        self.continue_poll()
-
-    def _sample_interval(self) -> float:
-        now = self._core.clock()
-        if self._polled_at is not None:
-            self._core.metrics.sample(TIME_BETWEEN_POLLS, (now - self._polled_at) * 1000, now)
-        self._polled_at = now
-        return now
-
-    def continue_poll(self) -> None:
-        """The poll found no record, and waits."""
-        if self._group is not None:
-            self._group.polling = True
-
-    def end_poll(self) -> None:
-        """A poll ends: max_poll_interval_ms runs again."""
-        if self._group is not None:
-            self._group.polled_at = self._core.clock()
-            self._group.polling = False
-            if (identity := self._group.identity).joined:  # else the one by which it owned what it has read
-                self._identity = identity
-
-    def read_on(self) -> bool:
-        """Whether records may be taken between two polls: nothing waits for one. If so it counts as a poll for
-        max_poll_interval_ms.
-
-        It does not change the identity by which the member owns what it has read, as the end of a poll does.
-        """
-        if self.due:
-            return False
-        now = self._sample_interval()
-        if self._group is not None:
-            self._group.polled_at = now
-        return True
-
-    @property
-    def due(self) -> bool:
-        """Whether `carry_out` has anything to do."""
-        return self._core.buffer.nudged or (self._group is not None and (self._group.wants_poll or self._group.failure is not None))
 
     def metadata(self) -> ConsumerGroupMetadata:
         """The identity by which the member owns its partitions now; if it has lost them, the one that owned them, until

@@ -32,7 +32,7 @@ bug("hung brokers", "a coordinator that is silent is not looked up again", "G04:
 bug("hung brokers", "requests stay with a coordinator that was replaced", "commits that block", f"{POOL}.give_up")(nothing)
 
 
-@bug("hung brokers", "a call waits for any node as long as for one", "M04: look-ups on hung nodes", "pyclient.core.silence:patience")
+@bug("hung brokers", "a call waits for any node as long as for one", "M04: look-ups on hung nodes", "pyclient.core.silence:silence_timeout_s")
 def _(_original: Target) -> Target:
     return lambda request_timeout, _failures=0: request_timeout
 

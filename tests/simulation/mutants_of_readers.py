@@ -3,7 +3,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pyclient.codec.fetch import PartitionRequest
 from pyclient.consumer.consumed_positions import ConsumedPositions
+from pyclient.core.fetching.positions import Position
 from pyclient.records import NO_LEADER_EPOCH
 from tests.simulation.situations import AREAS
 from tests.simulation.mutation import Museum, Target, Without, nothing, returns
@@ -17,7 +19,7 @@ PREFERRED: Final = "pyclient.core.fetching.preferred_replicas:PreferredReplicas"
 POSITION: Final = "pyclient.core.fetching.positions:Position"
 SESSION: Final = "pyclient.core.fetching.sessions:Session"
 CONSUMED: Final = "pyclient.consumer.consumed_positions:ConsumedPositions"
-PLACED: Final = "pyclient.buffers.records_view:placed"
+PLACED: Final = "pyclient.buffers.collect:placed"
 METADATA: Final = "pyclient.core.metadata:Metadata"
 CLUSTER: Final = "pyclient.core.cluster"
 
@@ -85,10 +87,10 @@ def _(_original: Target) -> Target:
 
 @bug("followers", "a follower is read on after an error", "C09: KIP-392", f"{RESPONSES}._on_partition_error")
 def _(original: Target) -> Target:
-    def on_partition_error(self: Any, *rest: Any, leads: bool) -> None:
+    def on_partition_error(self: Any, *rest: Any) -> None:
         preferred, self._preferred = self._preferred, Without(self._preferred, "end", "doubt")
         try:
-            original(self, *rest, leads=leads)
+            original(self, *rest)
         finally:
             self._preferred = preferred
     return on_partition_error
@@ -102,7 +104,9 @@ bug("followers", "a follower is read on under another leader", "C09: KIP-392", f
 def _(original: Target) -> Target:
     def request_of(self: Any, now: float, tp: Any) -> Any:
         request = original(self, now, tp)
-        return request if request is None or self._preferred.of(tp) is None else request._replace(last_epoch=NO_LEADER_EPOCH)
+        if request is None or self._preferred.of(tp) is None:
+            return request
+        return PartitionRequest(request.offset, request.generation, request.leader_epoch, NO_LEADER_EPOCH, request.topic_id)
     return request_of
 
 
@@ -125,9 +129,14 @@ bug("sessions", "a session that the broker forgot is used again and again", "C07
 @bug("fetch", "fetches stay with the old leader", "C12", f"{PLACEMENT}.follow_metadata")
 def _(original: Target) -> Target:
     def follow_metadata(self: Any, *rest: Any) -> None:
-        if not self._cluster_version:
+        if not self._followed.version:
             original(self, *rest)
     return follow_metadata
+
+
+def as_if_new(requested: PartitionRequest, position: Position) -> PartitionRequest:
+    """As if the request had been for this position."""
+    return PartitionRequest(position.offset, position.generation, requested.leader_epoch, requested.last_epoch, requested.topic_id)
 
 
 @bug("fetch", "a response from before a seek is accepted", "franz-go: a seek undone by a late answer", f"{RESPONSES}._on_response")
@@ -137,8 +146,7 @@ def _(original: Target) -> Target:
 
         def on_response(message: Any) -> list[Any]:
             found = type(session).on_response(session, message)
-            return [(tp, each._replace(generation=positions[tp].generation, offset=positions[tp].offset) if tp in positions else each, data)
-                    for tp, each, data in found]
+            return [(tp, as_if_new(each, positions[tp]) if tp in positions else each, data) for tp, each, data in found]
 
         session.on_response = on_response
         try:
@@ -158,7 +166,7 @@ def _(_original: Target) -> Target:
 @bug("fetch", "a failed partition is fetched again with any new view of the cluster", "busy loops", f"{PLACEMENT}.follow_metadata")
 def _(original: Target) -> Target:
     def follow_metadata(self: Any) -> None:
-        if self._cluster_version != self._metadata.cluster.version:
+        if self._followed is not self._view.cluster:
             for tp in [*self._resting]:
                 del self._resting[tp]
                 self.place(tp)

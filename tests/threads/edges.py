@@ -1,12 +1,11 @@
 """Yields at the edges of locks, so that rare interleavings of threads become frequent.
 
-Locks of the client's Python modules are replaced by ones that toss a seeded coin before and after each acquire and
-release. Compiled locks cannot be replaced. Around the Accumulator's the coin is tossed before and after its calls by
-threads that send, in what the sender does between its own (sealing, metrics), in what it calls under the lock (the
-clock), and in what it does between two holds of the lock (compression, checksums).
-Around the reactor's it is tossed by the poller: before and after each sleep, some of which end at once, and where the
-leader sets the deadline. The same seed gives each thread the same tosses; the operating system's schedule is not
-repeated.
+Locks of the client's Python modules and the FetchBuffer's are replaced by ones that toss a seeded coin before and after
+each acquire and release. The other compiled locks cannot be replaced. Around the Accumulator's the coin is tossed
+before and after its calls by threads that send, in what the sender does between its own (sealing, metrics), in what it
+calls under the lock (the clock), and in what it does between two holds of the lock (compression, checksums). Around the
+reactor's it is tossed by the poller: before and after each sleep, some of which end at once, and where the leader sets
+the deadline. The same seed gives each thread the same tosses; the operating system's schedule is not repeated.
 """
 from __future__ import annotations
 
@@ -22,6 +21,8 @@ import pytest
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.batch import Batch
 from pyclient.buffers.fast_send import SendPath
+from pyclient.buffers.fetch_buffer import FetchBuffer
+from pyclient.buffers.flag_lock import FlagLock
 from pyclient.core.sending.sender import BatchListener, Sender
 from pyclient.core.sending.sequencing import PartitionSequence
 from pyclient.producer.routing import Router
@@ -31,7 +32,7 @@ from pyclient.runtime.environment import Environment, new_poller
 
 R = TypeVar("R")
 WITH_THREADING: Final = (
-    "pyclient.buffers.delivery", "pyclient.buffers.fetch_buffer", "pyclient.producer.callbacks", "pyclient.producer.shutdown",
+    "pyclient.buffers.delivery", "pyclient.producer.callbacks", "pyclient.producer.shutdown",
     "pyclient.consumer.pending_commits", "pyclient.runtime.worker_thread")
 """Modules that make locks as ``threading.Lock()``."""
 ROUTER_SEND_PATH: Final = Router.send_path
@@ -99,6 +100,19 @@ class EdgyLock:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._lock, name)
+
+
+class EdgyFlagLock(FlagLock):
+    """The same for compiled code."""
+
+    def __init__(self, coin: Coin) -> None:
+        self._coin = coin
+
+    def acquire(self) -> None:
+        self._coin.around(super().acquire)()
+
+    def release(self) -> None:
+        self._coin.around(super().release)()
 
 
 class EdgyThreading:
@@ -188,6 +202,7 @@ def put_edges(patch: pytest.MonkeyPatch, coin: Coin) -> None:
     for between in ("topic_compression.compress", "sealing.crc32c"):
         name = f"pyclient.buffers.{between}"
         patch.setattr(name, coin.around(_found(name)))
+    patch.setattr("pyclient.consumer.core.FetchBuffer", lambda: FetchBuffer(EdgyFlagLock(coin)))
     patch.setattr("pyclient.producer.core.Accumulator", lambda **made: edgy(Accumulator, coin, **made))
     patch.setattr("pyclient.producer.core.BatchSealer", lambda buffers, environment: BatchSealer(buffers._inner, environment))
     patch.setattr("pyclient.producer.core.Sender", lambda buffers, *wired, **made: _sender(buffers, coin, *wired, **made))

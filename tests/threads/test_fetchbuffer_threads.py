@@ -5,7 +5,9 @@ import queue
 import threading
 from collections.abc import Callable
 from random import Random
-from typing import Any, Final
+from typing import ClassVar, Final
+
+import pytest
 
 from pyclient.buffers.fetch_buffer import Chunk, FetchBuffer
 from pyclient.config import ConsumerConfig
@@ -15,24 +17,23 @@ from tests.reactors import idle_portal
 from tests.threads.edges import Coin
 from tests.threads.team import Team, watched
 
-PARTITIONS: Final = [TopicPartition("orders", number) for number in range(3)]
 AHEAD: Final = 2
 TAKES: Final = 400
 WAKES: Final = 60
 
 
-class Counts(dict[TopicPartition, int]):
-    """Counts that yield to other threads between reading and writing, so that a missing lock shows."""
+class EdgyPartition(TopicPartition):
+    """Lets other threads run whenever it is looked up, so that a missing lock shows."""
 
-    def __init__(self, coin: Coin) -> None:
-        super().__init__()
-        self.coin = coin
+    __slots__ = ()
+    coin: ClassVar[Coin]
 
-    def __getitem__(self, tp: TopicPartition) -> int:
-        return self.coin.around(super().__getitem__)(tp)
+    def __hash__(self) -> int:
+        self.coin()
+        return super().__hash__()
 
-    def get(self, tp: TopicPartition, default: Any = None) -> Any:
-        return self.coin.around(super().get)(tp, default)
+
+PARTITIONS: Final[list[TopicPartition]] = [EdgyPartition("orders", number) for number in range(3)]
 
 
 class Filler:
@@ -102,7 +103,7 @@ class Reader:
 
     def run(self) -> None:
         while self.taken < TAKES or self.heard < WAKES:
-            self.core.wait(None)
+            self.core.data.wait(None)
             if self.buffer.take_wake():
                 self.heard += 1
                 self.woken.release()
@@ -135,11 +136,12 @@ class Reader:
         self.filler.do(lambda: self.buffer.pause(tps))
 
 
-def test_C03_data_comes_in_order_without_any_from_before_a_seek_and_every_wakeup_ends_a_wait(seed: int, coin: Coin) -> None:
+def test_C03_data_comes_in_order_without_any_from_before_a_seek_and_every_wakeup_ends_a_wait(
+        seed: int, coin: Coin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EdgyPartition, "coin", coin, raising=False)
     core = ConsumerCore(ConsumerConfig.parse({"bootstrap_servers": "127.0.0.1:1"}), idle_portal())  # not opened: the filler is its fetcher
     buffer = core.buffer
-    buffer._counts = Counts(coin)
-    buffer.on_data = coin.around(core.notify_data)
+    buffer.on_data = coin.around(core.data.notify)
     filler = Filler(buffer, coin)
     reader = Reader(core, filler, seed)
     team = Team()

@@ -59,21 +59,25 @@ assert sum(batch.count for batch in made.flush_open()) == sent + handled == made
 
 
 def test_a_wakeup_from_a_handler_that_interrupts_a_poll_before_its_wait_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Consumer(bootstrap_servers="127.0.0.1:1") as consumer:
-        consumer.assign([TopicPartition("orders", 0)])
-        buffer, interrupted = consumer._core.buffer, list[bool]()
+    interrupted: list[bool] = []
 
-        def ready() -> bool:
-            if not interrupted and not buffer.woken:
+    class Interrupted(FetchBuffer):
+        def ready(self) -> bool:
+            if polls and not interrupted and not self.woken:
                 interrupted.append(True)
                 consumer.wakeup()
-            return FetchBuffer.ready(buffer)
+            return super().ready()
+
+    polls = False
+    monkeypatch.setattr("pyclient.consumer.core.FetchBuffer", Interrupted)
+    with Consumer(bootstrap_servers="127.0.0.1:1") as consumer:
+        consumer.assign([TopicPartition("orders", 0)])
+        polls = True
 
         def poll() -> None:
             with pytest.raises(WakeupError):
                 consumer.poll()
 
-        monkeypatch.setattr(buffer, "ready", ready)
         team = Team()
         team.add("poll", poll)
         team.run()

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyclient.buffers.decoded_columns import decoded
-from pyclient.buffers.records_view import RecordRun, Records
+from pyclient.buffers.record_run import RecordRun
+from pyclient.buffers.records_view import Records
 from pyclient.codec.avro_columns import AvroColumns, prefix_runs
 from pyclient.codec.avro_program import finished, node_of
 from pyclient.codec.avro_resolution import UnresolvedError, plan_of

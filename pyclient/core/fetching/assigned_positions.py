@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The positions of all assigned partitions, and the errors that polls raise for them. Independent of requests.
 
 Rule: a partition gets a new generation with each assignment, seek and reset; the buffer drops data of older ones (C03).

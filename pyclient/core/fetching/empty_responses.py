@@ -1,11 +1,13 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """Pauses for nodes that answer fetches at once and without data (C27). Independent of partitions."""
 from __future__ import annotations
 
 import datetime
 import enum
 import logging
-from typing import Any, Final
+from typing import Final
 
+from pyclient.codec.fetch import NO_REPLICA, FetchedPartition, FetchResponse
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.manager import Outcome, Reply
 
@@ -15,6 +17,8 @@ AT_ONCE: Final = 5
 """Such responses in a row that are followed by the next fetch at once."""
 EARLY: Final = 0.5
 """A response is early before this share of the time for which the broker may hold the fetch."""
+_EARLY: Final = EARLY
+_NO_REPLICA: Final = NO_REPLICA
 
 
 class EmptyResponses:
@@ -29,17 +33,15 @@ class EmptyResponses:
         self._in_a_row: dict[int, int] = {}  # by node; the last response of any other was not early, or brought records
         self._paused: dict[int, float] = {}  # until when
 
-    def answered(self, node: int, now: float, outcome: Outcome, *, took: float, wait: float) -> None:
+    def answered(self, node: int, now: float, outcome: Outcome, took: float, wait: float) -> None:
         """A fetch that the broker may hold for *wait* seconds has ended after *took*."""
         if not isinstance(outcome, Reply):
             return
-        match _news(outcome.message):
-            case News.DATA:
-                self._in_a_row.pop(node, None)
-            case News.NONE if took < EARLY * wait:
-                self._on_early(node, now, wait)
-            case News.NONE:
-                self._in_a_row.pop(node, None)
+        news = _news(outcome.message)
+        if news is _NONE and took < _EARLY * wait:
+            self._on_early(node, now, wait)
+        elif news is not _OTHER and self._in_a_row:
+            self._in_a_row.pop(node, None)
 
     def _on_early(self, node: int, now: float, wait: float) -> None:
         count = self._in_a_row[node] = self._in_a_row.get(node, 0) + 1
@@ -51,8 +53,9 @@ class EmptyResponses:
 
     def end_pauses(self, now: float) -> None:
         """Forget the pauses that are over."""
-        for node in [node for node, until in self._paused.items() if now >= until]:
-            del self._paused[node]
+        if self._paused:
+            for node in [node for node, until in self._paused.items() if now >= until]:
+                del self._paused[node]
 
     def pauses(self, node: int) -> bool:
         """Whether nothing is to be fetched from the node now."""
@@ -60,7 +63,7 @@ class EmptyResponses:
 
     def next_deadline(self) -> float | None:
         """When the next pause ends."""
-        return min(self._paused.values(), default=None)
+        return min(self._paused.values()) if self._paused else None
 
 
 class News(enum.Enum):
@@ -71,15 +74,24 @@ class News(enum.Enum):
     NONE = "nothing"
 
 
-def _news(message: Any) -> News:
-    if getattr(message, "error_code", 0) or getattr(message, "throttle_time", NO_TIME) > NO_TIME:
-        return News.OTHER
-    partitions = [each for topic in message.responses for each in topic.partitions]
-    if any(each.records for each in partitions):
-        return News.DATA
-    return News.OTHER if any(map(_needs_attention, partitions)) else News.NONE
+_DATA: Final = News.DATA
+_OTHER: Final = News.OTHER
+_NONE: Final = News.NONE
 
 
-def _needs_attention(partition: Any) -> bool:
-    diverging = getattr(partition, "diverging_epoch", None)
-    return bool(partition.error_code or getattr(partition, "preferred_read_replica", -1) != -1 or (diverging is not None and diverging.epoch >= 0))
+def _news(message: FetchResponse) -> News:
+    if message.error_code or message.throttle_time > NO_TIME:
+        return _OTHER
+    news = _NONE
+    for topic in message.topics:
+        for each in topic.partitions:
+            if each.records:
+                return _DATA
+            if _needs_attention(each):
+                news = _OTHER
+    return news
+
+
+def _needs_attention(partition: FetchedPartition) -> bool:
+    diverging = partition.diverging_epoch
+    return bool(partition.error_code) or partition.preferred_read_replica != _NO_REPLICA or (diverging is not None and diverging.epoch >= 0)

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The fetches of a consumer: what the user wants to read, and one request per node at a time (C01–C04, C09–C14).
 
 A partition is fetched ahead while the user works, at most two responses deep and within ``fetch_buffer_memory``. A
@@ -9,10 +10,11 @@ and `FetchResponses` handles responses.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from pyclient.buffers.fetch_buffer import FetchBuffer
-from pyclient.codec.apis import Api
+from pyclient.codec.fetch import PartitionRequest
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.fetching.assigned_positions import AssignedPositions
 from pyclient.core.fetching.empty_responses import EmptyResponses
@@ -22,17 +24,19 @@ from pyclient.core.fetching.placement import Placement
 from pyclient.core.fetching.position_lookups import FindCommitted, PositionLookups
 from pyclient.core.fetching.positions import Event, Position
 from pyclient.core.fetching.preferred_replicas import PreferredReplicas
-from pyclient.core.fetching.requests import BY_NAME, fetch_fields
+from pyclient.core.fetching.fetch_request import FetchRequest
 from pyclient.core.fetching.responses import FetchResponses
 from pyclient.core.fetching.session_close import SessionClose
-from pyclient.core.fetching.sessions import SessionRequest, PartitionRequest
 from pyclient.core.fetching.sources import Sources
-from pyclient.core.fetching.fetches_in_flight import Fetch, FetchesInFlight, FetchWait
-from pyclient.core.manager import Manager, Outcome, Ready, Request, Use, earliest
+from pyclient.core.fetching.fetches_in_flight import FetchesInFlight, FetchWait
+from pyclient.core.manager import Manager, Outcome, Ready, Use, earlier
 from pyclient.core.metadata import Metadata
 from pyclient.core.topic_interest import check_topic_name
 from pyclient.errors import KafkaError
 from pyclient.records import NO_LEADER_EPOCH, TopicPartition
+
+
+FETCH_USE: Final = Use.FETCH
 
 
 class Fetcher(Manager):
@@ -44,7 +48,7 @@ class Fetcher(Manager):
         self.needs_poll = True
         self._buffer = buffer
         self._metadata = metadata
-        self._limits = limits
+        self._view = metadata.view
         self._sources = Sources()
         self._preferred = PreferredReplicas(limits.rack, limits.replica_lease)
         self._fetch_wait = FetchWait()
@@ -160,10 +164,15 @@ class Fetcher(Manager):
 
     # ---- the manager ------------------------------------------------------------------------------------------------
 
-    def poll(self, now: float, ready: Ready) -> Iterator[Request]:
+    def poll(self, now: float, ready: Ready) -> NextFetches:
         """One fetch per node that has partitions to fetch and none under way."""
         if self.session_close.begun:
-            return
+            return _next_fetches(self, [], now, ready)
+        self._prepare(now)
+        return _next_fetches(self, self._sources.idle(), now, ready)
+
+    def _prepare(self, now: float) -> None:
+        """Place what may be fetched since the last poll, or from another node."""
         rested = self._placement.end_rests(now)
         if rested:
             self._lookups.repeat(rested, now)
@@ -172,20 +181,24 @@ class Fetcher(Manager):
         drained = self._buffer.take_drained()
         if drained:
             self._fetch_wait.drained(now)
-        for tp in (*drained, *self._preferred.expire(now), *self._preferred.give_up(now)):
+        for tp in drained:
             self._placement.place(tp)
-        for node in self._sources.idle():
-            room = 0 if self._empty.pauses(node) else self.fetches.room()
-            if room and self._is_reachable(node, now, ready):
-                session_request = self._sources.next_request(node, functools.partial(self._request_of, now))
-                if session_request is not None:
-                    yield self._request(node, session_request, room, now)
+        for tp in self._preferred.expire(now) + self._preferred.give_up(now):
+            self._placement.place(tp)
+
+    def fetch(self, node: int, now: float, ready: Ready) -> FetchRequest | None:
+        """The next fetch from an idle node; None if it is not to be written now, or would read nothing."""
+        room = 0 if self._empty.pauses(node) else self.fetches.room()
+        if not room or not self._is_reachable(node, now, ready):
+            return None
+        request = self._sources.next_request(node, functools.partial(self._request_of, now))
+        return None if request is None else self.fetches.begin(node, self._sources.session(node), request, room, now, self._preferred.rack(now))
 
     def next_deadline(self) -> float | None:
         """When the next rest or pause ends, or the next near replica that cannot be reached is given up."""
         if self.session_close.begun:
             return None
-        return earliest(self._placement.next_deadline(), self._preferred.next_deadline(), self._empty.next_deadline())
+        return earlier(earlier(self._placement.next_deadline(), self._preferred.next_deadline()), self._empty.next_deadline())
 
     @property
     def in_flight(self) -> list[TopicPartition]:
@@ -195,30 +208,51 @@ class Fetcher(Manager):
     # ---- requests ---------------------------------------------------------------------------------------------------
 
     def _is_reachable(self, node: int, now: float, ready: Ready) -> bool:
-        is_ready = bool(ready.slots(node, Use.FETCH))
-        self._preferred.reached(node, ready=is_ready, now=now)
+        is_ready = bool(ready.slots(node, FETCH_USE))
+        self._preferred.reached(node, is_ready, now)
         return is_ready
 
     def _request_of(self, now: float, tp: TopicPartition) -> PartitionRequest | None:
         """What to request of a partition now; None if it is not to be fetched any more."""
-        position, known = self._assigned.by_partition.get(tp), self._metadata.cluster.partition(tp)
+        position, known = self._assigned.by_partition.get(tp), self._placement.known(tp)
         if position is None or known is None or not (
                 self._placement.is_fetchable(position) and self._lookups.is_of_current_topic(position, now)):
             return None
-        return PartitionRequest(position.offset, position.generation, known.epoch, position.epoch, self._metadata.cluster.topics[tp.topic].id)
+        return PartitionRequest(position.offset, position.generation, known.epoch, position.epoch, self._view.cluster.topics[tp.topic].id_bytes)
 
-    def _request(self, node: int, session_request: SessionRequest, room: int, now: float) -> Request:
-        fetch = self.fetches.begin(node, self._sources.session(node), session_request, room, now)
-        return Request(node=node, use=Use.FETCH, api=Api.FETCH, done=fetch.done,
-                       fields=fetch_fields(session_request, self._limits, rack=self._preferred.rack(now), max_bytes=room, wait=fetch.wait),
-                       timeout=self._limits.timeout, held=fetch.wait,
-                       versions=BY_NAME if session_request.by_name else None)
-
-    def _ended(self, fetch: Fetch, now: float, outcome: Outcome) -> None:
+    def _ended(self, fetch: FetchRequest, now: float, outcome: Outcome) -> None:
         node = fetch.node
         self.fetches.end(fetch)
         moving = self._sources.ended(node)
-        self._responses.on_outcome(now, node, self._sources.session(node), fetch.session_request, outcome)
-        self._empty.answered(node, now, outcome, took=now - fetch.began, wait=fetch.wait)
+        self._responses.on_outcome(now, node, fetch.session, fetch.session_request, outcome)
+        self._empty.answered(node, now, outcome, now - fetch.began, fetch.wait)
         for tp in moving:
             self._placement.place(tp)
+
+
+class NextFetches:
+    """Makes each fetch when the one before it is written."""
+
+    def __iter__(self) -> NextFetches:
+        return self
+
+    def __next__(self) -> FetchRequest:
+        while self._nodes:
+            found = self._fetcher.fetch(self._nodes.pop(), self._now, self._ready)
+            if found is not None:
+                return found
+        raise StopIteration
+
+    if TYPE_CHECKING:
+        _fetcher: Fetcher
+        _nodes: list[int]
+        _now: float
+        _ready: Ready
+
+
+def _next_fetches(fetcher: Fetcher, nodes: list[int], now: float, ready: Ready) -> NextFetches:
+    """From *nodes*, in their order."""
+    made: NextFetches = NextFetches.__new__(NextFetches)
+    nodes.reverse()
+    made._fetcher, made._nodes, made._now, made._ready = fetcher, nodes, now, ready
+    return made

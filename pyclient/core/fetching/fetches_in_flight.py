@@ -1,15 +1,14 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The fetches under way, at most one per node, and the room of the buffer that their responses may need."""
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-import attrs
-
 from pyclient.buffers.fetch_buffer import FetchBuffer
+from pyclient.codec.fetch import FetchTerms
+from pyclient.core.fetching.fetch_request import FetchRequest, OnEnd, fetch_request
 from pyclient.core.fetching.limits import FetchLimits
 from pyclient.core.fetching.sessions import Session, SessionRequest
-from pyclient.core.manager import Outcome
 
 SHORT_WAIT: Final = 0.02
 """Seconds a broker may hold a fetch that leaves partitions out: once those are drained they must not wait for it."""
@@ -17,25 +16,6 @@ SHARE_OF_PACE: Final = 0.25
 """Or this share of the time between two drains: a slow user is not worth fifty requests a second."""
 SHARE_OF_HOLDING: Final = 0.1
 """Or this share of the time since data came or was drained last."""
-
-
-@attrs.frozen(eq=False)
-class Fetch:
-    """One fetch under way, of a *session*. *reserved*: bytes of the buffer that its response may need; *wait*: seconds
-    that the broker may hold it, from *began* on.
-    """
-
-    node: int
-    session: Session
-    session_request: SessionRequest
-    reserved: int
-    wait: float
-    began: float
-    _on_end: Callable[[Fetch, float, Outcome], None]
-
-    def done(self, now: float, outcome: Outcome) -> None:
-        """As `Request.done`."""
-        self._on_end(self, now, outcome)
 
 
 class FetchWait:
@@ -67,28 +47,30 @@ class FetchWait:
 class FetchesInFlight:
     """Begins fetches and keeps them until they end. *on_end* is called with a fetch, the time and the outcome."""
 
-    def __init__(self, buffer: FetchBuffer, limits: FetchLimits, fetch_wait: FetchWait, *, on_end: Callable[[Fetch, float, Outcome], None]) -> None:
+    def __init__(self, buffer: FetchBuffer, limits: FetchLimits, fetch_wait: FetchWait, *, on_end: OnEnd) -> None:
         self._buffer = buffer
         self._limits = limits
         self._fetch_wait = fetch_wait
         self._on_end = on_end
-        self._fetches: dict[int, Fetch] = {}  # by node
+        self._fetches: dict[int, FetchRequest] = {}  # by node
         self.reserved = 0
 
-    def fetches(self) -> list[Fetch]:
+    def fetches(self) -> list[FetchRequest]:
         """Those under way."""
         return list(self._fetches.values())
 
-    def begin(self, node: int, session: Session, session_request: SessionRequest, room: int, now: float) -> Fetch:
+    def begin(self, node: int, session: Session, session_request: SessionRequest, room: int, now: float, rack: str) -> FetchRequest:
         """A fetch of *session*, whose response may have *room* bytes."""
         limits = self._limits
         reserved = min(room, len(session_request.all_partitions) * limits.max_partition_bytes)
         wait = min(self._fetch_wait.max_wait(now), limits.max_wait) if self._buffer.ready() else limits.max_wait
-        fetch = self._fetches[node] = Fetch(node, session, session_request, reserved, wait, now, self._on_end)
+        fetch = fetch_request(node, session, session_request, terms(session_request, limits, room, wait, rack), limits.timeout, self._on_end,
+                              now, wait, reserved)
+        self._fetches[node] = fetch
         self.reserved += reserved
         return fetch
 
-    def end(self, fetch: Fetch) -> None:
+    def end(self, fetch: FetchRequest) -> None:
         """It has an outcome."""
         self.reserved -= fetch.reserved
         del self._fetches[fetch.node]
@@ -108,3 +90,9 @@ class FetchesInFlight:
             return min(limits.max_bytes, limits.buffer_memory)  # a broker sends one batch even if it is larger
         room = limits.buffer_memory - self._buffer.bytes - self.reserved
         return min(room, limits.max_bytes) if room >= limits.max_partition_bytes else 0
+
+
+def terms(request: SessionRequest, limits: FetchLimits, max_bytes: int, wait: float, rack: str) -> FetchTerms:
+    """For at most *max_bytes* of records after at most *wait* seconds."""
+    return FetchTerms(int(wait * 1000 + 0.5), limits.min_bytes, max_bytes, limits.max_partition_bytes, limits.isolation, request.id, request.epoch,
+                      rack)

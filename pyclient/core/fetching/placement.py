@@ -1,21 +1,23 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """Which node each partition is fetched from, or why it is not fetched now (C02, C09).
 
-Independent of requests and data. A partition is in the fetch session of
-one node, unless it has no position or no leader, is paused or held, rests after an error, or has enough data buffered.
+Independent of requests and data. A partition is in the fetch session of one node, unless it has no position or no
+leader, is paused or held, rests after an error, or has enough data buffered.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from pyclient.buffers.fetch_buffer import FetchBuffer
 from pyclient.codec.apis import Api
 from pyclient.core.acl_errors import error_of
+from pyclient.codec.fetch import PartitionRequest
 from pyclient.core.backoff import WaitPolicy
+from pyclient.core.cluster import Cluster, Partition
 from pyclient.core.fetching.assigned_positions import AssignedPositions
 from pyclient.core.fetching.positions import Position
 from pyclient.core.fetching.preferred_replicas import PreferredReplicas
-from pyclient.core.fetching.sessions import PartitionRequest
 from pyclient.core.fetching.sources import Sources
 from pyclient.core.fetching.unconfirmed import Unconfirmed
 from pyclient.core.metadata import Metadata
@@ -24,6 +26,7 @@ from pyclient.records import TopicPartition
 
 AHEAD: Final = 2
 """Responses buffered per partition before it is left out of fetches."""
+_AHEAD: Final = AHEAD
 
 
 class Placement:
@@ -34,6 +37,9 @@ class Placement:
         self._positions = positions
         self._buffer = buffer
         self._metadata = metadata
+        self._view = metadata.view
+        self._known: dict[TopicPartition, Partition | None] = {}  # of this view:
+        self._known_of: Cluster | None = None
         self._sources = sources
         self._preferred = preferred
         self._backoff = backoff
@@ -42,7 +48,9 @@ class Placement:
         self._resting: dict[TopicPartition, float] = {}  # until when, after an error
         self._leaderless: dict[TopicPartition, None] = {}  # in order, so that a run can be repeated exactly
         self._unconfirmed = Unconfirmed(metadata)
-        self._cluster_version = 0
+        self.on_rest: Callable[[Position, float], object] | None = None
+        """Called with a position and the time until which it rests."""
+        self._followed: Cluster = metadata.view.cluster
 
     # ---- the node of a partition ------------------------------------------------------------------------------------
 
@@ -87,12 +95,24 @@ class Placement:
         """Whether a request may name the partition now."""
         tp = position.tp
         return (position.known and tp not in self._paused and tp not in self._held and tp not in self._resting
-                and not self._buffer.is_full(tp, AHEAD))
+                and not self._buffer.is_full(tp, _AHEAD))
 
     def _node(self, tp: TopicPartition) -> int | None:
         """The node to read from: the preferred replica, else the leader."""
         replica = self._preferred.of(tp)
-        return self._metadata.cluster.leader(tp) if replica is None else replica
+        if replica is not None:
+            return replica
+        known = self.known(tp)
+        return known.leader if known is not None and known.leader in self._view.cluster.nodes else None
+
+    def known(self, tp: TopicPartition) -> Partition | None:
+        """The partition as metadata has it now. Looked up once for each view."""
+        if self._view.cluster is not self._known_of:
+            self._known_of = self._view.cluster
+            self._known = {}
+        if tp not in self._known:
+            self._known[tp] = self._view.cluster.partition(tp)
+        return self._known[tp]
 
     # ---- what the user wants ----------------------------------------------------------------------------------------
 
@@ -144,7 +164,9 @@ class Placement:
     def rest(self, position: Position, now: float) -> None:
         """After a failure, do not fetch or look up the partition for a while: longer after each failure in a row."""
         position.failures += 1
-        self._resting[position.tp] = now + self._backoff.after(position.failures)
+        until = self._resting[position.tp] = now + self._backoff.after(position.failures)
+        if self.on_rest is not None:
+            self.on_rest(position, until)
 
     def rests(self, tp: TopicPartition) -> bool:
         """Whether the partition waits after an error."""
@@ -162,16 +184,15 @@ class Placement:
 
     def next_deadline(self) -> float | None:
         """When the next rest ends."""
-        return min(self._resting.values(), default=None)
+        return min(self._resting.values()) if self._resting else None
 
     # ---- leaders and replicas ----------------------------------------------------------------------------------
 
     def follow_metadata(self) -> None:
         """Move partitions after a change of the metadata."""
-        cluster = self._metadata.cluster
-        if self._cluster_version == cluster.version:
+        if self._followed is self._view.cluster:
             return
-        self._cluster_version = cluster.version
+        cluster = self._followed = self._view.cluster
         waiting = [*self._leaderless, *self._sources.pending()]
         self._leaderless.clear()
         for tp in waiting:
@@ -179,17 +200,17 @@ class Placement:
         self._surface_missing()
         for tp in (*waiting, *self._preferred.follow(cluster), *self._sources.outdated(self._is_up_to_date)):
             self.place(tp)
-        self._sources.forget_nodes(self._metadata.cluster.nodes.__contains__)
+        self._sources.forget_nodes(cluster.nodes.__contains__)
 
     def _is_up_to_date(self, tp: TopicPartition, node: int, requested: PartitionRequest) -> bool:
         """Whether metadata still agrees with what the broker was sent."""
-        known = self._metadata.cluster.partition(tp)
+        known = self.known(tp)
         return (known is not None and node == self._node(tp) and requested.leader_epoch == known.epoch
-                and requested.topic_id == self._metadata.cluster.topics[tp.topic].id)
+                and requested.topic_id == self._view.cluster.topics[tp.topic].id_bytes)
 
     def _surface_topic_error(self, tp: TopicPartition) -> None:
         """M03: polls raise a topic's error that waiting cannot cure, once for each metadata response that has it."""
-        topic, position = self._metadata.cluster.topics.get(tp.topic), self._positions.by_partition.get(tp)
+        topic, position = self._view.cluster.topics.get(tp.topic), self._positions.by_partition.get(tp)
         if topic is not None and position is not None and topic.error and not error_for(topic.error).retriable:
             self._positions.fail(position, error_of(Api.METADATA, topic.error, tp=tp), lasting=False)
 

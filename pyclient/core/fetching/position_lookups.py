@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """Finds where to read each partition: the committed offset, or the one of a reset (C10, C15, C20).
 
 Knows positions and look-ups; does not fetch. A position is looked up at most once at a time. A look-up that fails is
@@ -8,7 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pyclient.core.fetching.assigned_positions import AssignedPositions
 from pyclient.core.fetching.fetch_errors import no_offset, not_in_log
@@ -35,12 +36,12 @@ class PositionLookups:
                  reset_time: Callable[[], int | None], find_committed: FindCommitted | None) -> None:
         self._positions = positions
         self._placement = placement
-        self._metadata = metadata
+        self._view = metadata.view
         self._offsets = offsets
         self._reset_time = reset_time
         self._find_committed = find_committed
         self._cancels: dict[TopicPartition, Callable[[], None]] = {}  # of the look-ups under way
-        self._topic_ids: dict[TopicPartition, Any] = {}  # of the topics that the positions belong to
+        self._topic_ids: dict[TopicPartition, bytes | None] = {}  # of the topics that the positions belong to
 
     # ---- begin and end ----------------------------------------------------------------------------------------------
 
@@ -149,7 +150,7 @@ class PositionLookups:
 
     def is_of_current_topic(self, position: Position, now: float) -> bool:
         """C15: a topic that was deleted and created again is another topic. A position of the old one is reset."""
-        current = self._metadata.cluster.topics[position.tp.topic].id
+        current = self._view.cluster.topics[position.tp.topic].id_bytes
         known = self._topic_ids.setdefault(position.tp, current)
         if known == current or known is None or current is None:
             return True

@@ -1,12 +1,10 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The position of each assigned partition: one table of phases (C01). Independent of requests."""
 from __future__ import annotations
 
-import bisect
 import enum
 from collections.abc import Iterable
 from typing import Final, NamedTuple
-
-import attrs
 
 from pyclient.codec.batches import RecordBatch
 from pyclient.core.transitions import Transitions
@@ -46,6 +44,9 @@ POSITION: Final[Transitions[Phase, Event]] = Transitions("position", {
 })
 
 
+FETCHING: Final = Phase.FETCHING
+
+
 class FromEpoch(NamedTuple):
     """From this offset on, what was read was written under this leader epoch."""
 
@@ -61,24 +62,31 @@ class Lost(NamedTuple):
     same_log: bool  # else its offsets cannot be compared with those of the log that is read now
 
 
-@attrs.define(eq=False)
 class Position:
     """One assigned partition: where the next fetch begins, and for which generation of the assignment or seek."""
 
-    tp: TopicPartition
-    generation: int
-    phase: Phase = Phase.INITIALIZING
-    offset: int = -1
-    start: int = -1  # where reading of this generation began
-    reset_to: int | None = None  # a timestamp to look up; None: what auto_offset_reset says
-    lost: Lost | None = None  # until auto_offset_reset has found another position
-    high_watermark: int | None = None
-    failures: int = 0
-    history: list[FromEpoch] = attrs.field(factory=list)  # of what was read: one entry for each change of the epoch
+    def __init__(self, tp: TopicPartition, generation: int, phase: Phase = Phase.INITIALIZING) -> None:
+        self.tp = tp
+        self.generation = generation
+        self.phase = phase
+        self.known = phase is FETCHING
+        """Whether fetching may go on."""
+        self.offset = -1
+        self.start = -1
+        """Where reading of this generation began."""
+        self.reset_to: int | None = None
+        """A timestamp to look up; None: what auto_offset_reset says."""
+        self.lost: Lost | None = None
+        """Until auto_offset_reset has found another position."""
+        self.high_watermark: int | None = None
+        self.failures = 0
+        self.history: list[FromEpoch] = []
+        """Of what was read: one entry for each change of the epoch."""
 
     def advance(self, event: Event) -> None:
         """Move to the phase the table names."""
         self.phase = POSITION.after(self.phase, event)
+        self.known = self.phase is FETCHING
 
     def found(self, offset: int, epoch: int = NO_LEADER_EPOCH) -> None:
         """The next record to fetch is at *offset*, and the one before it was read under *epoch*."""
@@ -86,11 +94,6 @@ class Position:
         self.offset = self.start = offset
         self.reset_to = None
         self.history = [FromEpoch(offset - 1, epoch)] if offset > 0 and epoch > NO_LEADER_EPOCH else []
-
-    @property
-    def known(self) -> bool:
-        """Whether fetching may go on."""
-        return self.phase is Phase.FETCHING
 
     # ---- the epochs of what was read (KIP-320) ----------------------------------------------------------------------
 
@@ -115,11 +118,13 @@ class Position:
         *epoch* is the leader's last epoch that is not above ours, and ends at *end* there. In what was read it may have
         ended earlier: both logs can have continued with other epochs from there.
         """
-        ours = next((each.start for each in self.history if each.epoch > epoch), self.offset)
-        return min(ours, end)
+        for each in self.history:
+            if each.epoch > epoch:
+                return min(each.start, end)
+        return min(self.offset, end)
 
     def back_to(self, offset: int) -> None:
         """What was read from *offset* on does not count any more."""
         self.advance(Event.FOUND)
         self.offset = self.start = offset
-        del self.history[bisect.bisect_left(self.history, offset, key=lambda each: each.start):]
+        self.history = [each for each in self.history if each.start < offset]

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """Which replica is read instead of the leader, because it is nearer (KIP-392, C09).
 
 Knows leases, unreachable nodes and replicas that are in doubt; does not fetch. A lease ends with its time, an error,
@@ -9,7 +10,6 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from pyclient.core.cluster import Cluster
-from pyclient.core.manager import earliest
 from pyclient.records import TopicPartition
 
 REACH_LIMIT: Final = 3.0
@@ -79,7 +79,8 @@ class PreferredReplicas:
 
     def settle(self, tp: TopicPartition) -> None:
         """The leader has answered."""
-        self._doubted.pop(tp, None)
+        if self._doubted:
+            self._doubted.pop(tp, None)
 
     # ---- leases that end: each method returns the partitions to read from their leaders again ----------------------
 
@@ -87,6 +88,8 @@ class PreferredReplicas:
         """Leases whose time is over. Doubts end, too: a partition may be paused, and its leader is not asked."""
         if self._doubted:
             self._doubted = {tp: until for tp, until in self._doubted.items() if now < until}
+        if not self._leases:
+            return []
         return self._ended([tp for leases in self._leases.values() for tp in _over(leases, now)])
 
     def follow(self, cluster: Cluster) -> list[TopicPartition]:
@@ -99,6 +102,8 @@ class PreferredReplicas:
 
         Leaders that reach them would name them again, so the rack is left out for a while.
         """
+        if not self._missed:
+            return []
         lost = [replica for replica, since in self._missed.items() if now >= since + REACH_LIMIT]
         if lost:
             self._alone_until = now + self._lease
@@ -111,16 +116,17 @@ class PreferredReplicas:
 
     # ---- reachability -----------------------------------------------------------------------------------------------
 
-    def reached(self, node: int, *, ready: bool, now: float) -> None:
+    def reached(self, node: int, ready: bool, now: float) -> None:
         """Whether a request could be written to a node just now."""
         if ready:
-            self._missed.pop(node, None)
+            if self._missed:
+                self._missed.pop(node, None)
         elif node in self._leases:
             self._missed.setdefault(node, now)
 
     def next_deadline(self) -> float | None:
         """When the next one is given up."""
-        return earliest(*(since + REACH_LIMIT for since in self._missed.values()))
+        return min(self._missed.values()) + REACH_LIMIT if self._missed else None
 
 
 def _over(leases: dict[TopicPartition, Lease], now: float) -> Iterator[TopicPartition]:

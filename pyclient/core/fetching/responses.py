@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """What a fetch response means for the positions it names (C03–C06, C09–C13).
 
 Knows positions, leaders and errors; decodes nothing but batch headers. Each partition of a response is handled alone:
@@ -13,6 +14,7 @@ from typing import Any, Final
 from pyclient.buffers.fetch_buffer import Chunk, FetchBuffer
 from pyclient.codec.apis import Api
 from pyclient.codec.batches import RecordBatch, read_batches
+from pyclient.codec.fetch import NO_REPLICA, FetchedPartition, FetchResponse, PartitionRequest
 from pyclient.core.acl_errors import error_of
 from pyclient.core.cluster import nodes_of
 from pyclient.core.fetching.assigned_positions import AssignedPositions
@@ -23,7 +25,7 @@ from pyclient.core.fetching.placement import Placement
 from pyclient.core.fetching.position_lookups import PositionLookups
 from pyclient.core.fetching.positions import Event, Position
 from pyclient.core.fetching.preferred_replicas import PreferredReplicas
-from pyclient.core.fetching.sessions import FULL, PartitionRequest, Session, SessionRequest
+from pyclient.core.fetching.sessions import FULL, Session, SessionRequest
 from pyclient.core.fetching.fetches_in_flight import FetchWait
 from pyclient.core.manager import Outcome, Reply
 from pyclient.core.metadata import Metadata
@@ -31,7 +33,8 @@ from pyclient.errors import CorruptRecordError, KafkaError, LogTruncationError, 
 from pyclient.records import Node, TopicPartition
 
 _log = logging.getLogger(__name__)
-NO_REPLICA: Final = -1
+_NO_REPLICA: Final = NO_REPLICA
+_NO_NODES: Final[Mapping[int, Node]] = {}
 
 
 class FetchResponses:
@@ -53,8 +56,8 @@ class FetchResponses:
         if not isinstance(outcome, Reply):
             self._metadata.request_update()
             self._on_failure(now, session, outcome.cause)
-        elif code := getattr(outcome.message, "error_code", 0):  # since version 7
-            self._on_session_error(now, node, session, session_request, error_of(Api.FETCH, code))
+        elif outcome.message.error_code:
+            self._on_session_error(now, node, session, session_request, error_of(Api.FETCH, outcome.message.error_code))
         else:
             self._on_response(now, node, session, outcome.message)
 
@@ -79,32 +82,30 @@ class FetchResponses:
                     self._positions.fail(position, cause, lasting=False)
                 self._placement.place(tp)
 
-    def _on_response(self, now: float, node: int, session: Session, message: Any) -> None:
-        nodes = nodes_of(getattr(message, "node_endpoints", ()))
-        positions = self._positions.by_partition
+    def _on_response(self, now: float, node: int, session: Session, message: FetchResponse) -> None:
+        nodes = nodes_of(message.node_endpoints) if message.node_endpoints else _NO_NODES
         for tp, requested, fetched in session.on_response(message):
-            position = positions.get(tp)
-            if position is None or (position.generation, position.offset) != (requested.generation, requested.offset):
-                continue  # C03: a seek or a new assignment overtook this response
-            if not position.known:
-                continue  # the response names it twice, and the first time ended it
+            position = self._positions.by_partition.get(tp)
+            if position is None or not _is_asked_for(position, requested):
+                continue
+            leads = self._leads(node, tp, requested)
             if fetched.error_code:
-                self._on_partition_error(now, position, fetched, nodes, leads=self._leads(node, tp, requested))
+                self._on_partition_error(now, position, fetched, nodes, leads)
             else:
-                self._on_data(now, position, fetched, leads=self._leads(node, tp, requested))
+                self._on_data(now, position, fetched, leads)
             self._placement.place(tp)
 
     def _leads(self, node: int, tp: TopicPartition, requested: PartitionRequest) -> bool:
         """Whether *node* answered as the leader, of the epoch that the request named: it may be a new one by now."""
-        known = self._metadata.cluster.partition(tp)
-        return known is not None and (known.leader, known.epoch) == (node, requested.leader_epoch)
+        known = self._placement.known(tp)
+        return known is not None and known.leader == node and known.epoch == requested.leader_epoch
 
     # ---- data -------------------------------------------------------------------------------------------------------
 
-    def _on_data(self, now: float, position: Position, fetched: Any, *, leads: bool) -> None:
+    def _on_data(self, now: float, position: Position, fetched: FetchedPartition, leads: bool) -> None:
         if leads:
             self._preferred.settle(position.tp)
-        diverging = getattr(fetched, "diverging_epoch", None)  # since version 12; without a divergence both are -1
+        diverging = fetched.diverging_epoch  # without a divergence it is None, or both are -1
         if diverging is not None and diverging.epoch >= 0 and diverging.end_offset >= 0:
             if leads:
                 self._on_divergence(now, position, diverging.epoch, diverging.end_offset)
@@ -112,17 +113,16 @@ class FetchResponses:
                 self._doubt(now, position)
             return
         position.high_watermark = fetched.high_watermark
-        if getattr(fetched, "preferred_read_replica", NO_REPLICA) != NO_REPLICA:  # since version 11
+        if fetched.preferred_read_replica != _NO_REPLICA:
             self._follow_preferred_replica(now, position, fetched.preferred_read_replica)
         elif not fetched.records:
             position.failures = 0
         if fetched.records:
-            self._on_records(now, position, fetched)
+            self._on_records(now, position, fetched, fetched.records)
 
-    def _on_records(self, now: float, position: Position, fetched: Any) -> None:
+    def _on_records(self, now: float, position: Position, fetched: FetchedPartition, records: memoryview) -> None:
         try:
-            batches = read_batches(fetched.records, decompression_limit=self._limits.decompression_limit,
-                                   check_crcs=self._limits.check_crcs)
+            batches = read_batches(records, self._limits.decompression_limit, self._limits.check_crcs)
             fresh = [batch for batch in batches if batch.next_offset > position.offset]
             data = self._readable(fresh, fetched)
         except CorruptRecordError as error:
@@ -137,7 +137,7 @@ class FetchResponses:
         if not batches:
             self._positions.fail(position, too_large(position, self._limits.max_partition_bytes), lasting=False)
 
-    def _readable(self, batches: list[RecordBatch], fetched: Any) -> list[RecordBatch]:
+    def _readable(self, batches: list[RecordBatch], fetched: FetchedPartition) -> list[RecordBatch]:
         """Without control batches, which only move the position (C04), and without what the isolation level hides."""
         if self._limits.isolation == READ_COMMITTED:
             return committed_only(batches, fetched.aborted_transactions or ())
@@ -149,7 +149,9 @@ class FetchResponses:
         self._fetch_wait.came(now)
         start = position.offset
         epoch = position.read(batches, batches[-1].next_offset)
-        size = sum(batch.size for batch in batches)
+        size = 0
+        for batch in batches:
+            size += batch.size
         self._buffer.put(Chunk(position.tp, position.generation, start, data, position.offset, size, epoch))
 
     def _follow_preferred_replica(self, now: float, position: Position, replica: int) -> None:
@@ -165,12 +167,12 @@ class FetchResponses:
 
     # ---- errors -----------------------------------------------------------------------------------------------------
 
-    def _on_partition_error(self, now: float, position: Position, fetched: Any, nodes: Mapping[int, Node], *, leads: bool) -> None:
+    def _on_partition_error(self, now: float, position: Position, fetched: FetchedPartition, nodes: Mapping[int, Node], leads: bool) -> None:
         error = error_of(Api.FETCH, fetched.error_code, tp=position.tp)
-        hint = getattr(fetched, "current_leader", None)
+        hint = fetched.current_leader
         self._preferred.end(position.tp)
         if isinstance(error, OffsetOutOfRangeError):
-            self._on_out_of_range(now, position, leads=leads)
+            self._on_out_of_range(now, position, leads)
             return
         if error.refresh or error.retriable:
             self._metadata.request_update()
@@ -180,7 +182,7 @@ class FetchResponses:
             self._positions.fail(position, error, lasting=False)
         self._placement.rest(position, now)
 
-    def _on_out_of_range(self, now: float, position: Position, *, leads: bool) -> None:
+    def _on_out_of_range(self, now: float, position: Position, leads: bool) -> None:
         if not leads:
             self._doubt(now, position)
         elif position.history:
@@ -225,3 +227,9 @@ class FetchResponses:
         position.advance(Event.NO_POLICY)
         error = LogTruncationError(position.tp, offset=reached, divergent_offset=cut, leader_epoch=epoch)
         self._positions.fail(position, error, lasting=True)
+
+
+def _is_asked_for(position: Position, requested: PartitionRequest) -> bool:
+    """False if a seek or a new assignment overtook the response (C03), or if that names the partition twice, and the
+    first time ended it."""
+    return position.known and position.offset == requested.offset and position.generation == requested.generation

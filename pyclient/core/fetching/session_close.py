@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from pyclient.codec.apis import Api
+from pyclient.core.fetching.fetch_request import FetchRequest, fetch_request
+from pyclient.core.fetching.fetches_in_flight import terms
 from pyclient.core.fetching.limits import FetchLimits
-from pyclient.core.fetching.requests import BY_NAME, fetch_fields
 from pyclient.core.fetching.sessions import SessionRequest
 from pyclient.core.fetching.sources import Sources
 from pyclient.core.manager import Outcome, Request, Use
@@ -41,9 +41,8 @@ class SessionClose:
                 yield self._request(node, use, request)
 
     def _request(self, node: int, use: Use, request: SessionRequest) -> Request:
-        def done(_now: float, _outcome: Outcome) -> None:
-            self._unanswered -= 1
+        return fetch_request(node, self._sources.session(node), request, terms(request, self._limits, 0, 0.0, ""), self._limits.request_timeout,
+                             self._ended, use=use)
 
-        return Request(node=node, use=use, api=Api.FETCH, done=done, timeout=self._limits.request_timeout,
-                       fields=fetch_fields(request, self._limits, rack="", max_bytes=0, wait=0),
-                       versions=BY_NAME if request.by_name else None)
+    def _ended(self, _fetch: FetchRequest, _now: float, _outcome: Outcome) -> None:
+        self._unanswered -= 1

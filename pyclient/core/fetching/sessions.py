@@ -1,16 +1,15 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """Fetch sessions (KIP-227): which partitions a broker knows, and which changes the next request must name (C07, C08).
 
-One session per node. Independent of positions, data and time. Its work
-follows what changes: an unchanged partition costs nothing in the request, in the response, or here.
+One session per node. Independent of positions, data and time. Its work follows what changes: an unchanged partition
+costs nothing in the request, in the response, or here.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
-from uuid import UUID
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
-import attrs
-
+from pyclient.codec.fetch import FetchedPartition, FetchedTopic, FetchResponse, PartitionRequest
 from pyclient.errors import FetchSessionIdNotFoundError, FetchSessionTopicIdError, InvalidFetchSessionEpochError, KafkaError
 from pyclient.records import TopicPartition
 
@@ -19,40 +18,34 @@ FULL: Final = 0
 """The epoch of a request that names every partition, and begins a session if the broker has room for one."""
 FINAL: Final = -1
 LAST_EPOCH: Final = 2**31 - 1
+_NO_SESSION: Final = NO_SESSION
+_FULL: Final = FULL
 
 
-class PartitionRequest(NamedTuple):
-    """What is requested of one partition. *generation*, of the seek or assignment, is not sent."""
-
-    offset: int
-    generation: int
-    leader_epoch: int
-    last_epoch: int
-    topic_id: UUID | None
-
-
+PartitionRequests: TypeAlias = dict[TopicPartition, PartitionRequest]
 RequestOf: TypeAlias = Callable[[TopicPartition], PartitionRequest | None]
 """Returns what to request of a partition, or None if it is not to be fetched now."""
-PartitionResponse: TypeAlias = tuple[TopicPartition, PartitionRequest, Any]
+PartitionResponse: TypeAlias = tuple[TopicPartition, PartitionRequest, FetchedPartition]
 """A partition of a response: its name, what was requested, and the broker's data."""
 
 
-@attrs.define(kw_only=True)  # not frozen: one is made for each fetch, and that takes three times as long
 class SessionRequest:
     """The session's part of one fetch request. Never changed."""
 
-    id: int
-    epoch: int
-    partitions: Mapping[TopicPartition, PartitionRequest]
-    """All partitions, or in a session the new and changed ones; in the order in which they are to be read."""
-    forgotten: Mapping[TopicPartition, PartitionRequest]
-    """Partitions to remove from the session, as last requested; of a topic that was created again, with its old id."""
-    by_name: bool
-    """Some topic has no id: before version 13 only."""
-    all_partitions: Mapping[TopicPartition, PartitionRequest]
-    """All partitions that are fetched, for a broker that proves too old for sessions."""
+    def __init__(self, session_id: int, epoch: int, partitions: PartitionRequests, forgotten: PartitionRequests, by_name: bool,
+                 all_partitions: PartitionRequests) -> None:
+        self.id = session_id
+        self.epoch = epoch
+        self.partitions = partitions
+        """All partitions, or in a session the new and changed ones; in the order in which they are to be read."""
+        self.forgotten = forgotten
+        """Partitions to remove from the session, as last requested; of a topic that was created again by its old id."""
+        self.by_name = by_name
+        """Some topic has no id: before version 13 only."""
+        self.all_partitions = all_partitions
+        """All partitions that are fetched, for a broker that proves too old for sessions."""
 
-    def forgets(self, *, by_id: bool) -> list[tuple[TopicPartition, PartitionRequest]]:
+    def forgets(self, by_id: bool) -> list[tuple[TopicPartition, PartitionRequest]]:
         """What the broker is to drop; a new session has nothing to drop.
 
         By name it would also drop what the same request adds.
@@ -62,10 +55,12 @@ class SessionRequest:
         return [(tp, requested) for tp, requested in self.forgotten.items() if by_id or tp not in self.partitions]
 
 
-@attrs.define(eq=False)
-class _Topic:
-    name: str
-    partitions: int = 0
+class SessionTopic:
+    """A topic with an id, and those of its partitions that are in a session."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.by_number: dict[int, TopicPartition] = {}
 
 
 class Session:
@@ -78,7 +73,7 @@ class Session:
         """As last sent to the broker, those that were served last at the end."""
         self._added: dict[TopicPartition, None] = {}  # or changed, since the last request
         self._removed: dict[TopicPartition, None] = {}  # of `partitions`, since the last request
-        self._topics: dict[bytes, _Topic] = {}  # by the bytes of their ids
+        self._topics: dict[bytes, SessionTopic] = {}  # by the bytes of their ids
         self._nameless = 0  # partitions of topics without an id
         self._by_name = False
 
@@ -104,7 +99,6 @@ class Session:
         """What was added or changed since the last request."""
         return tuple(self._added)
 
-    @property
     def reads(self) -> bool:
         """Whether a request now would read anything. While none does, removals wait: an empty session ends."""
         return bool(self._added) or len(self.partitions) > len(self._removed)
@@ -116,8 +110,7 @@ class Session:
         changes = self._changes(request_of)
         if not changes and len(self.partitions) <= len(self._removed):
             return None
-        forgotten = {tp: self._drop(tp) for tp in self._removed}
-        self._removed = {}
+        forgotten = self._drop_removed()
         for tp, new in changes.items():
             if tp in self.partitions:
                 old = self._drop(tp)
@@ -126,15 +119,18 @@ class Session:
             self._store(tp, new)
         if bool(self._nameless) != self._by_name:
             self.renew()  # a session stays by name or by id
-        if self.epoch == FULL:
+        if self.epoch == _FULL:
             self._by_name = bool(self._nameless)
             changes = self.partitions
-        return SessionRequest(id=self.id, epoch=self.epoch, partitions=changes, forgotten=forgotten, by_name=self._by_name,
-                              all_partitions=self.partitions)
+        return SessionRequest(self.id, self.epoch, changes, forgotten, self._by_name, self.partitions)
+
+    def _drop_removed(self) -> PartitionRequests:
+        removed, self._removed = self._removed, {}
+        return {tp: self._drop(tp) for tp in removed}
 
     def _changes(self, request_of: RequestOf) -> dict[TopicPartition, PartitionRequest]:
         added, self._added = self._added, {}
-        changes = {}
+        changes: PartitionRequests = {}
         for tp in added:
             new = request_of(tp)
             if new is None:
@@ -147,47 +143,50 @@ class Session:
         """What ends the session, if there is one; no request of it can follow."""
         if self.id == NO_SESSION:
             return None
-        return SessionRequest(id=self.id, epoch=FINAL, partitions={}, forgotten={}, by_name=self._by_name, all_partitions={})
+        return SessionRequest(self.id, FINAL, {}, {}, self._by_name, {})
 
     # ---- responses --------------------------------------------------------------------------------------------------
 
-    def on_response(self, message: Any) -> list[PartitionResponse]:
+    def on_response(self, message: FetchResponse) -> list[PartitionResponse]:
         """The requested partitions of a response.
 
         A response that does not fit the session ends it, but its data of requested partitions is used all the same.
         """
         partitions, unexpected = self._read(message)
-        session_id: int = getattr(message, "session_id", NO_SESSION)  # since version 7
-        if self.epoch == FULL:
-            fits = not unexpected and len(partitions) == len(self.partitions)
-            self._begin(session_id, fits=fits)
-        elif session_id == NO_SESSION:
+        if self.epoch == _FULL:
+            self._begin(message.session_id, not unexpected and len(partitions) == len(self.partitions))
+        elif message.session_id == _NO_SESSION:
             self._forget()
-        elif unexpected or session_id != self.id:
+        elif unexpected or message.session_id != self.id:
             self.renew()
         else:
             self.epoch = following(self.epoch)
         return partitions
 
-    def _begin(self, session_id: int, *, fits: bool) -> None:
+    def _begin(self, session_id: int, fits: bool) -> None:
         self.id = session_id
-        self.epoch = following(FULL) if fits and session_id != NO_SESSION else FULL
+        self.epoch = following(_FULL) if fits and session_id != _NO_SESSION else _FULL
 
-    def _read(self, message: Any) -> tuple[list[PartitionResponse], int]:
+    def _read(self, message: FetchResponse) -> tuple[list[PartitionResponse], int]:
         """The requested partitions, and how many others there are."""
-        partitions, unexpected = [], 0
-        for topic in message.responses:
-            by_name = hasattr(topic, "topic")
-            known = None if by_name or topic.topic_id is None else self._topics.get(topic.topic_id.bytes)
-            name = topic.topic if by_name else known.name if known is not None else ""
+        partitions: list[PartitionResponse] = []
+        unexpected = 0
+        for topic in message.topics:
             for data in topic.partitions:
-                tp = TopicPartition(name, data.partition_index)
-                requested = self.partitions.get(tp)
-                if requested is None or not (by_name or requested.topic_id == topic.topic_id):
+                tp = self._named(topic, data.partition_index)
+                requested = None if tp is None else self.partitions.get(tp)
+                if tp is None or requested is None or (topic.id is not None and topic.id != requested.topic_id):
                     unexpected += 1
                 else:
                     partitions.append((tp, requested, data))
         return partitions, unexpected
+
+    def _named(self, topic: FetchedTopic, number: int) -> TopicPartition | None:
+        """The partition of a response; None if its topic's id is not in the session."""
+        if topic.name is not None:
+            return TopicPartition(topic.name, number)
+        known = None if topic.id is None else self._topics.get(topic.id)
+        return None if known is None else known.by_number.get(number)
 
     def on_error(self, error: KafkaError) -> bool:
         """Whether it is an error of the session: then the next request begins another session."""
@@ -202,10 +201,10 @@ class Session:
 
     def renew(self) -> None:
         """Unknown what the broker has processed: the next request begins another session and ends this one."""
-        self.epoch = FULL
+        self.epoch = _FULL
 
     def _forget(self) -> None:
-        self.id, self.epoch = NO_SESSION, FULL
+        self.id, self.epoch = _NO_SESSION, _FULL
 
     # ---- partitions and their topics --------------------------------------------------------------------------------
 
@@ -214,17 +213,20 @@ class Session:
         if requested.topic_id is None:
             self._nameless += 1
         else:
-            self._topics.setdefault(requested.topic_id.bytes, _Topic(tp.topic)).partitions += 1
+            known = self._topics.get(requested.topic_id)
+            if known is None:
+                known = self._topics[requested.topic_id] = SessionTopic(tp.topic)
+            known.by_number[tp.partition] = tp
 
     def _drop(self, tp: TopicPartition) -> PartitionRequest:
-        requested = self.partitions.pop(tp)
+        requested: PartitionRequest = self.partitions.pop(tp)
         if requested.topic_id is None:
             self._nameless -= 1
         else:
-            topic = self._topics[requested.topic_id.bytes]
-            topic.partitions -= 1
-            if not topic.partitions:
-                del self._topics[requested.topic_id.bytes]
+            known = self._topics[requested.topic_id]
+            del known.by_number[tp.partition]
+            if not known.by_number:
+                del self._topics[requested.topic_id]
         return requested
 
 

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """From which node each partition is read: one session per node, one request in flight to each (C02).
 
 Knows nodes, sessions and requests under way; does not know why a partition is read from a node, or not at all.
@@ -6,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from pyclient.core.fetching.sessions import PartitionRequest, RequestOf, Session, SessionRequest
+from pyclient.codec.fetch import PartitionRequest
+from pyclient.core.fetching.sessions import RequestOf, Session, SessionRequest
 from pyclient.records import TopicPartition
 
 
@@ -48,7 +50,11 @@ class Sources:
 
     def idle(self) -> list[int]:
         """The nodes that have something to read, and no request under way."""
-        return [node for node, session in self._sessions.items() if node not in self._in_flight and session.reads]
+        found = []
+        for node, session in self._sessions.items():
+            if node not in self._in_flight and session.reads():
+                found.append(node)
+        return found
 
     def next_request(self, node: int, request_of: RequestOf) -> SessionRequest | None:
         """The next request to a node, if it would read anything; it is under way until `ended`."""
@@ -83,7 +89,7 @@ class Sources:
     def forget_nodes(self, alive: Callable[[int], bool]) -> None:
         """Drop the sessions of nodes that are gone and read nothing any more."""
         for node in [node for node, session in self._sessions.items()
-                     if not alive(node) and node not in self._in_flight and not session.reads]:
+                     if not alive(node) and node not in self._in_flight and not session.reads()]:
             del self._sessions[node]
             for tp in [tp for tp, at in self._nodes.items() if at == node]:
                 del self._nodes[tp]

@@ -17,13 +17,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pyclient.buffers.fetch_buffer import Chunk, Failure, FetchBuffer
+from pyclient.buffers.collect import Taking, collect
 from pyclient.buffers.records_view import (
-    Records, Taking, collect, join, narrow, only, positions_after, positions_before, records_after, split_at, without)
+    Records, join, narrow, only, positions_after, positions_before, records_after, split_at, without)
 from pyclient.codec.batches import RecordBatch, read_batches
 from pyclient.codec.encode import encode_batch
 from pyclient.codec.record import Record, decoded
 from pyclient.errors import CorruptRecordError, KafkaError
 from pyclient.records import OffsetAndMetadata, TopicPartition
+from tests.twins import needs_twins
 from tests.unit.codec.old_messages import message
 
 A, B, C = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -619,7 +621,7 @@ def broken_off(buffer: FetchBuffer, point: int) -> tuple[bool, Records]:
     points = itertools.count(1)
 
     def interrupt(frame: FrameType, event: str, _: object) -> None:
-        if event in {"call", "c_return"} and Path(frame.f_code.co_filename).name == "records_view.py" and next(points) == point:
+        if event in {"call", "c_return"} and Path(frame.f_code.co_filename).name in {"collect.py", "record_run.py"} and next(points) == point:
             raise KeyboardInterrupt
 
     before = sys.getprofile()
@@ -633,6 +635,7 @@ def broken_off(buffer: FetchBuffer, point: int) -> tuple[bool, Records]:
     return False, records
 
 
+@needs_twins
 def test_C06_ctrl_c_anywhere_loses_no_record_and_no_memory() -> None:
     """Wherever the interpreter may raise it: at the begin of a function, and behind a call."""
     came, point = True, 0

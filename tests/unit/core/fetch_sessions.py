@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import attrs
 
-from pyclient.core.fetching.requests import TOPIC_IDS_SINCE
+from pyclient.codec.fetch import TOPIC_IDS_SINCE
 from pyclient.testing.fake.handlers.sessions import Key
 
 NOT_FOUND, INVALID_EPOCH, TOPIC_ID_ERROR = 70, 71, 106
@@ -32,7 +32,7 @@ class Broker(Protocol):
 
     room: bool
 
-    def answer(self, body: dict[str, Any], version: int) -> Answer:
+    def answer(self, body: Any, version: int) -> Answer:
         """What the request reads, and which partitions its response has."""
 
     def restart(self) -> None:
@@ -54,9 +54,9 @@ class Model:
     kept: dict[int, Kept] = attrs.field(factory=dict)
     given: int = 0
 
-    def answer(self, body: dict[str, Any], version: int) -> Answer:
+    def answer(self, body: Any, version: int) -> Answer:
         wants, by_id = wishes(body, version), version >= TOPIC_IDS_SINCE
-        number, epoch = body["session_id"], body["session_epoch"]
+        number, epoch = body.session_id, body.session_epoch
         if epoch in (0, -1):
             self.kept.pop(number, None)
             if epoch == 0 and self.room and wants:
@@ -86,10 +86,10 @@ def name(version: int) -> str:
     return "topic_id" if version >= TOPIC_IDS_SINCE else "topic"
 
 
-def wishes(body: dict[str, Any], version: int) -> dict[Key, Want]:
-    return {(topic[name(version)], part["partition"]): Want(part["fetch_offset"], part["current_leader_epoch"])
-            for topic in body["topics"] for part in topic["partitions"]}
+def wishes(body: Any, version: int) -> dict[Key, Want]:
+    return {(getattr(topic, name(version)), part.partition): Want(part.fetch_offset, getattr(part, "current_leader_epoch", -1))
+            for topic in body.topics for part in topic.partitions}
 
 
-def forgotten(body: dict[str, Any], version: int) -> list[Key]:
-    return [(topic[name(version)], number) for topic in body["forgotten_topics_data"] for number in topic["partitions"]]
+def forgotten(body: Any, version: int) -> list[Key]:
+    return [(getattr(topic, name(version)), number) for topic in body.forgotten_topics_data for number in topic.partitions]

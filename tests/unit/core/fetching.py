@@ -3,23 +3,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 import attrs
 import pytest
 
 from pyclient.buffers.fetch_buffer import FetchBuffer
-from pyclient.buffers.records_view import collect
+from pyclient.buffers.collect import collect
 from pyclient.codec.apis import Api
 from pyclient.codec.encode import encode_batch
+from pyclient.codec.fetch import TOPIC_IDS_SINCE, FetchResponse, fetch_response
+from pyclient.core.fetching.fetch_request import fetch_request
 from pyclient.core.fetching.fetcher import Fetcher
+from pyclient.core.fetching.fetches_in_flight import terms
 from pyclient.core.fetching.limits import FetchLimits
 from pyclient.core.fetching.lookups import EARLIEST, OffsetLookups
+from pyclient.core.fetching.sessions import Session, SessionRequest
 from pyclient.core.manager import Use
 from pyclient.errors import (
     KafkaError,
 )
 from pyclient.records import OffsetAndMetadata, TopicPartition
-from tests.unit.core.world import DOUBLING, Sent, World, answer, make_metadata, topic, topic_id, view
+from tests.unit.core.world import DOUBLING, Sent, World, answer, make_metadata, read_request, response, topic, topic_id, view
 
 A0, A1, A2, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 2), TopicPartition("b", 0)
 MAX_WAIT, PARTITION_BYTES, MAX_BYTES, MEMORY = 0.5, 1000, 5000, 4000
@@ -104,6 +109,18 @@ def offsets_of(sent: Sent) -> dict[TopicPartition, int]:
     names = {topic_id(name): name for name in ("a", "b")}
     return {TopicPartition(getattr(each, "topic", None) or names[each.topic_id], part.partition): part.fetch_offset
             for each in sent.body.topics for part in each.partitions}
+
+
+def request_of(session: Session, request: SessionRequest, version: int) -> Any:
+    """The fetch that it is part of, as a broker reads it."""
+    return read_request(fetch_request(1, session, request, terms(request, LIMITS, 1, 0, ""), 1, lambda *_: None), version)
+
+
+def response_with(version: int, topics: Mapping[UUID | str, Iterable[int]], **fields: object) -> FetchResponse:
+    """With these partitions, whose topics the broker names by id or name."""
+    name = "topic_id" if version >= TOPIC_IDS_SINCE else "topic"
+    return fetch_response(version, response(Api.FETCH, version, responses=[
+        {name: topic, "partitions": [{"partition_index": number} for number in numbers]} for topic, numbers in topics.items()], **fields))
 
 
 def batch(offset: int, count: int = 1, **options: Any) -> bytes:

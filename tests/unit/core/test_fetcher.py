@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from pyclient.buffers.fetch_buffer import Chunk
-from pyclient.buffers.records_view import collect
+from pyclient.buffers.collect import collect
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.codec.encode import encode_batch, encode_values
 from pyclient.core.fetching.limits import READ_COMMITTED

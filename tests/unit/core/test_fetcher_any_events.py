@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pyclient.buffers.records_view import collect
+from pyclient.buffers.collect import collect
 from pyclient.errors import (
     RecordTooLargeError,
 )
@@ -124,9 +124,7 @@ class AnyEvents(RuleBasedStateMachine):
         """Requests reach their brokers."""
         for sent in self.fetching.world.in_flight:
             if sent not in self.heard:
-                fields = sent.request.fields
-                assert fields is not None
-                self.heard[sent] = self.brokers[sent.node].answer(fields(sent.version), sent.version)
+                self.heard[sent] = self.brokers[sent.node].answer(sent.body, sent.version)
 
     @rule(leaders=st.tuples(*[st.sampled_from([-1, 1, 2, 3])] * 4))
     def leaders_move(self, leaders: tuple[int, int, int, int]) -> None:

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from pyclient.buffers.records_view import collect
+from pyclient.buffers.collect import collect
 from pyclient.core.fetching.lookups import EARLIEST, LATEST
 from pyclient.core.fetching.positions import Event, FromEpoch, Phase, Position
 from pyclient.codec.batches import read_batches

@@ -1,18 +1,17 @@
 """A fetch session: what each request names, and how responses and errors change it (C07, C08)."""
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import attrs
 import pytest
 
-from pyclient.core.fetching.requests import fetch_fields
-from pyclient.core.fetching.sessions import FINAL, FULL, LAST_EPOCH, SessionRequest, Session, PartitionRequest, following
+from pyclient.codec.fetch import FetchResponse, PartitionRequest
+from pyclient.core.fetching.sessions import FINAL, FULL, LAST_EPOCH, SessionRequest, Session, following
 from pyclient.errors import error_for
 from pyclient.records import TopicPartition
-from tests.unit.core.fetching import LIMITS
+from tests.unit.core.fetching import request_of, response_with
 from tests.unit.core.world import topic_id
 
 A0, A1, A2, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 2), TopicPartition("b", 0)
@@ -50,19 +49,16 @@ class Reader:
 
 
 def partition_request(tp: TopicPartition, offset: int = 0, **more: Any) -> PartitionRequest:
-    return PartitionRequest(**{"offset": offset, "generation": 1, "leader_epoch": 3, "last_epoch": -1, "topic_id": topic_id(tp.topic), **more})
+    return PartitionRequest(**{"offset": offset, "generation": 1, "leader_epoch": 3, "last_epoch": -1, "topic_id": topic_id(tp.topic).bytes, **more})
 
 
-def response(*partitions: TopicPartition, session: int | None = SESSION, by_name: bool = False, ids: dict[str, UUID] | None = None) -> Any:
+def response(*partitions: TopicPartition, session: int | None = SESSION, by_name: bool = False, ids: dict[str, UUID] | None = None) -> FetchResponse:
     """A response with these; a version without sessions when *session* is None."""
-    topics = [SimpleNamespace(partitions=[SimpleNamespace(partition_index=tp.partition)],
-                              **({"topic": tp.topic} if by_name else {"topic_id": (ids or {}).get(tp.topic, topic_id(tp.topic))}))
-              for tp in partitions]
-    return SimpleNamespace(responses=topics, **({} if session is None else {"session_id": session}))
-
-
-def fields(request: SessionRequest, version: int) -> dict[str, Any]:
-    return fetch_fields(request, LIMITS, rack="", max_bytes=1, wait=0)(version)
+    version = 6 if session is None else 12 if by_name else 17
+    topics: dict[UUID | str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault((ids or {}).get(tp.topic, topic_id(tp.topic)) if version > 12 else tp.topic, []).append(tp.partition)
+    return response_with(version, topics, session_id=session or 0)
 
 
 @pytest.fixture
@@ -86,10 +82,10 @@ def test_C07_later_requests_name_only_new_and_changed_partitions_and_forget_remo
     reader.remove(A2)
     request = reader.next_request()
     assert (request.id, request.epoch, dict(request.partitions)) == (SESSION, 1, {A1: partition_request(A1, 5), B0: partition_request(B0)})
-    assert request.forgets(by_id=True) == [(A2, partition_request(A2))]
+    assert request.forgets(True) == [(A2, partition_request(A2))]
     reader.session.on_response(response())
     request = reader.next_request()
-    assert (request.epoch, dict(request.partitions), request.forgets(by_id=True)) == (2, {}, [])
+    assert (request.epoch, dict(request.partitions), request.forgets(True)) == (2, {}, [])
 
 
 @pytest.mark.parametrize("change", ["offset", "generation", "leader_epoch", "last_epoch"])
@@ -122,14 +118,14 @@ def test_C07_a_partition_added_and_removed_before_a_request_is_never_sent(reader
 
 
 def test_C07_without_partitions_to_read_there_is_no_request_and_removals_wait(reader: Reader) -> None:
-    assert not reader.session.reads
+    assert not reader.session.reads()
     assert reader.session.next_request(reader.requests.get) is None
     reader.begins(A0, A1)
     reader.remove(A0, A1)
-    assert not reader.session.reads
+    assert not reader.session.reads()
     assert reader.session.next_request(reader.requests.get) is None
     reader.add(B0)
-    assert reader.session.reads
+    assert reader.session.reads()
     request = reader.next_request()
     assert (request.epoch, list(request.partitions), list(request.forgotten)) == (1, [B0], [A0, A1])
 
@@ -171,28 +167,28 @@ NEW_ID = UUID(int=5)
 
 def test_C07_a_topic_with_another_id_is_forgotten_by_the_old_one_and_sent_by_the_new_one(reader: Reader) -> None:
     reader.begins(A0, A1)
-    reader.add(A0, topic_id=NEW_ID)
+    reader.add(A0, topic_id=NEW_ID.bytes)
     request = reader.next_request()
-    body = fields(request, 17)
-    assert [each["topic_id"] for each in body["topics"]] == [NEW_ID]
-    assert body["forgotten_topics_data"] == [{"topic_id": topic_id("a"), "partitions": [0]}]
+    body = request_of(reader.session, request, 17)
+    assert [each.topic_id for each in body.topics] == [NEW_ID]
+    assert [(each.topic_id, each.partitions) for each in body.forgotten_topics_data] == [(topic_id("a"), (0,))]
 
 
 def test_C07_by_name_a_recreated_topic_is_not_forgotten_for_the_broker_would_drop_the_new_one(reader: Reader) -> None:
     reader.begins(A0, A1)
-    reader.add(A0, topic_id=NEW_ID)
+    reader.add(A0, topic_id=NEW_ID.bytes)
     reader.remove(A1)
-    body = fields(reader.next_request(), 12)
-    assert [each["topic"] for each in body["topics"]] == ["a"]
-    assert body["forgotten_topics_data"] == [{"topic": "a", "partitions": [1]}]
+    body = request_of(reader.session, reader.next_request(), 12)
+    assert [each.topic for each in body.topics] == ["a"]
+    assert [(each.topic, each.partitions) for each in body.forgotten_topics_data] == [("a", (1,))]
 
 
 def test_C08_topics_are_named_by_id_while_all_of_the_session_have_one(reader: Reader) -> None:
     reader.add(A0, B0)
     request = reader.next_request()
     assert not request.by_name
-    assert [each["topic_id"] for each in fields(request, 13)["topics"]] == [topic_id("a"), topic_id("b")]
-    assert [each["topic"] for each in fields(request, 12)["topics"]] == ["a", "b"]
+    assert [each.topic_id for each in request_of(reader.session, request, 13).topics] == [topic_id("a"), topic_id("b")]
+    assert [each.topic for each in request_of(reader.session, request, 12).topics] == ["a", "b"]
 
 
 @pytest.mark.parametrize("in_request", [True, False])
@@ -224,8 +220,8 @@ def test_C07_a_broker_that_proves_too_old_for_sessions_gets_all_partitions(reade
     reader.begins(A0, A1)
     reader.add(A0, offset=1)
     request = reader.next_request()
-    assert [part["partition"] for topic in fields(request, 7)["topics"] for part in topic["partitions"]] == [0]
-    assert [part["partition"] for topic in fields(request, 6)["topics"] for part in topic["partitions"]] == [1, 0]
+    assert [part.partition for topic in request_of(reader.session, request, 7).topics for part in topic.partitions] == [0]
+    assert [part.partition for topic in request_of(reader.session, request, 6).topics for part in topic.partitions] == [1, 0]
 
 
 # --- responses ------------------------------------------------------------------------------------------------------
@@ -269,7 +265,7 @@ def test_C07_another_id_of_the_topic_is_unexpected(reader: Reader) -> None:
 
 def test_C07_the_old_id_of_a_recreated_topic_is_unexpected(reader: Reader) -> None:
     reader.begins(A0, A1)
-    reader.add(A0, topic_id=NEW_ID)
+    reader.add(A0, topic_id=NEW_ID.bytes)
     reader.next_request()
     assert [tp for tp, _, _ in reader.session.on_response(response(A0, A1))] == [A1]
 
@@ -291,7 +287,7 @@ def test_C07_a_broker_without_room_or_too_old_for_sessions_gets_all_partitions_e
         reader.session.on_response(response(A0, A1, session=session))
     reader.remove(A0)
     request = reader.next_request()
-    assert (list(request.partitions), fields(request, 17)["topics"][0]["partitions"][0]["partition"]) == ([A1], 1)
+    assert (list(request.partitions), request_of(reader.session, request, 17).topics[0].partitions[0].partition) == ([A1], 1)
 
 
 @pytest.mark.parametrize(("session_id", "next_id"), [(0, 0), (78, SESSION)])
@@ -329,7 +325,7 @@ def test_C07_when_it_is_unknown_what_the_broker_processed_a_new_session_ends_the
     reader.add(B0)
     reader.remove(A1)
     request = reader.next_request()
-    assert (request.id, request.epoch, list(request.partitions), request.forgets(by_id=True)) == (SESSION, FULL, [B0], [])
+    assert (request.id, request.epoch, list(request.partitions), request.forgets(True)) == (SESSION, FULL, [B0], [])
 
 
 def test_C07_the_closing_request_has_the_final_epoch_and_names_nothing(reader: Reader) -> None:
@@ -337,8 +333,8 @@ def test_C07_the_closing_request_has_the_final_epoch_and_names_nothing(reader: R
     reader.begins(A0)
     request = reader.session.closing_request()
     assert request is not None
-    body = fields(request, 17)
-    assert (body["session_id"], body["session_epoch"], body["topics"], body["forgotten_topics_data"]) == (SESSION, FINAL, [], [])
+    body = request_of(reader.session, request, 17)
+    assert (body.session_id, body.session_epoch, body.topics, body.forgotten_topics_data) == (SESSION, FINAL, (), ())
     assert FINAL == -1
 
 

@@ -13,16 +13,15 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from pyclient.core.fetching.requests import TOPIC_IDS_SINCE
-from pyclient.core.fetching.requests import fetch_fields
-from pyclient.core.fetching.sessions import Session, PartitionRequest
+from pyclient.codec.fetch import TOPIC_IDS_SINCE, FetchResponse, PartitionRequest
+from pyclient.core.fetching.sessions import Session
 from pyclient.errors import error_for
 from pyclient.records import TopicPartition
 from pyclient.testing.fake.handlers.sessions import Key, Sessions
 from pyclient.testing.fake.handlers.sessions import Wish as FakeWish
 from pyclient.testing.fake.model.refusal import RefusalError
-from tests.unit.core.fetch_sessions import Answer, Broker, Model, Want, forgotten, name, wishes
-from tests.unit.core.fetching import LIMITS
+from tests.unit.core.fetch_sessions import Answer, Broker, Model, Want, forgotten, wishes
+from tests.unit.core.fetching import request_of, response_with
 from tests.unit.core.world import topic_id
 
 ALL = [TopicPartition(topic, number) for topic in "abc" for number in range(2)]
@@ -36,10 +35,10 @@ class Fake:
         self._kafka = SimpleNamespace(settings=SimpleNamespace(max_incremental_fetch_session_cache_slots=1), clock=lambda: 0.0, random=Random(1))
         self._sessions = Sessions(self._kafka)  # type: ignore[arg-type]
 
-    def answer(self, body: dict[str, Any], version: int) -> Answer:
+    def answer(self, body: Any, version: int) -> Answer:
         self._kafka.settings.max_incremental_fetch_session_cache_slots = int(self.room)
         reported = {key: FakeWish(want.offset, 1, want.leader_epoch, -1) for key, want in wishes(body, version).items()}
-        number, epoch, by_id = body["session_id"], body["session_epoch"], version >= TOPIC_IDS_SINCE
+        number, epoch, by_id = body.session_id, body.session_epoch, version >= TOPIC_IDS_SINCE
         if epoch in (0, -1):
             self._sessions.end(number)
             answers = {key: {"error_code": 0, "high_watermark": 1, "log_start_offset": 0, "records": b""} for key in reported}
@@ -74,8 +73,12 @@ class AnyEvents(RuleBasedStateMachine):
 
     @rule(tp=PLACES, offset=st.integers(0, 3), epoch=st.integers(0, 1))
     def want(self, tp: TopicPartition, offset: int, epoch: int) -> None:
-        self.wants[tp] = PartitionRequest(offset, 0, epoch, -1, self.ids[tp.topic])
+        self.wants[tp] = self.wish(tp, offset, epoch)
         self.session.add(tp)
+
+    def wish(self, tp: TopicPartition, offset: int, epoch: int) -> PartitionRequest:
+        topic = self.ids[tp.topic]
+        return PartitionRequest(offset, 0, epoch, -1, None if topic is None else topic.bytes)
 
     @rule(tp=PLACES)
     def leave(self, tp: TopicPartition) -> None:
@@ -92,7 +95,7 @@ class AnyEvents(RuleBasedStateMachine):
         self.generation += 1
         self.ids[topic] = uuid5(topic_id(topic), str(self.generation)) if how == "recreated" else None
         for tp in [tp for tp in self.wants if tp.topic == topic]:
-            self.wants[tp] = self.wants[tp]._replace(topic_id=self.ids[topic])
+            self.wants[tp] = self.wish(tp, self.wants[tp].offset, self.wants[tp].leader_epoch)
             self.session.add(tp)
 
     # the broker
@@ -111,7 +114,7 @@ class AnyEvents(RuleBasedStateMachine):
             assert not self.wants
             return
         version = min(self.newest, 12) if request.by_name else self.newest
-        answer = Answer() if what == "not sent" else self.send(fetch_fields(request, LIMITS, rack="", max_bytes=1, wait=0)(version), version)
+        answer = Answer() if what == "not sent" else self.send(request_of(self.session, request, version), version)
         if answer.code:
             assert request.epoch > 0, "a full request fits any broker"
             assert self.session.on_error(error_for(answer.code))
@@ -134,23 +137,25 @@ class AnyEvents(RuleBasedStateMachine):
             assert [requested for _, requested, _ in read] == [self.wants[tp] for tp, _, _ in read]
             assert len(read) == len(reported)
 
-    def send(self, body: dict[str, Any], version: int) -> Answer:
+    def send(self, body: Any, version: int) -> Answer:
         if version < 7:
             return Answer(0, 0, wishes(body, version), tuple(wishes(body, version)))
         return self.broker.answer(body, version)
 
     def reads_what_is_wanted(self, answer: Answer, version: int) -> None:
-        wanted = {(requested.topic_id if version >= TOPIC_IDS_SINCE else tp.topic, tp.partition): Want(requested.offset, requested.leader_epoch)
-                  for tp, requested in self.wants.items()}
+        wanted = {(self.ids[tp.topic] if version >= TOPIC_IDS_SINCE else tp.topic, tp.partition): Want(
+            requested.offset, requested.leader_epoch if version >= 9 else -1) for tp, requested in self.wants.items()}
         assert answer.reads == wanted
 
-    def message(self, version: int, session: int, reported: tuple[Key, ...]) -> Any:
-        topics = [SimpleNamespace(**{name(version): topic}, partitions=[SimpleNamespace(partition_index=number)]) for topic, number in reported]
-        return SimpleNamespace(responses=topics, **({"session_id": session} if version >= 7 else {}))
+    def message(self, version: int, session: int, reported: tuple[Key, ...]) -> FetchResponse:
+        topics: dict[Any, list[int]] = {}
+        for topic, number in reported:
+            topics.setdefault(topic, []).append(number)
+        return response_with(version, topics, session_id=session)
 
     @invariant()
     def it_reads_while_something_is_wanted(self) -> None:
-        assert self.session.reads or not self.wants
+        assert self.session.reads() or not self.wants
 
 
 class AgainstTheModel(AnyEvents):

@@ -1,11 +1,9 @@
 """From which node each partition is read: never from two at once (C02)."""
 from __future__ import annotations
 
-from uuid import UUID
-
 import pytest
 
-from pyclient.core.fetching.sessions import PartitionRequest
+from pyclient.codec.fetch import PartitionRequest
 from pyclient.core.fetching.sources import Sources
 from tests.unit.core.fetching import A0, A1, A2, B0
 
@@ -61,7 +59,7 @@ def test_C02_a_recreated_topic_is_forgotten_under_its_old_id_and_read_where_it_w
     send(sources, 1)
     sources.ended(1)
     sources.add(A0, 1)
-    new = request_of(A0)._replace(topic_id=UUID(int=1))
+    new = PartitionRequest(0, 1, 0, -1, bytes(16))
     assert sources.next_request(1, lambda tp: new) is not None
     sources.add(A0, 2)
     assert sources.idle() == []

@@ -16,7 +16,7 @@ from tenacity import wait_exponential
 
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.codec.entities import Reader
-from pyclient.codec.messages import decode_response, encode_request, encode_response, field_names
+from pyclient.codec.messages import decode_response, encode_response, field_names
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager, NotSent, Outcome, Ready, Reply, Request, Unknown, Use
@@ -128,7 +128,7 @@ class Sent:
 
     def reply(self, **fields: object) -> bool | None:
         """The broker answers; True if the client has nothing to do because of it."""
-        return self.end(Reply(self.version, answer(self.api, self.version, **fields)))
+        return self.end(Reply(self.version, self.request.decode(self.version, response(self.api, self.version, **fields))))
 
     def is_lost(self, cause: KafkaError = NO_ANSWER) -> None:
         """The connection went away, the outcome is unknown."""
@@ -165,11 +165,10 @@ def _ignore(result: object) -> None:
 
 def read_request(request: Request, version: int) -> Any:
     """Write a request in *version* and read it as a broker does; every field it gives must be Kafka's."""
-    assert request.fields is not None
-    fields = request.fields(version)
-    unknown = names_in(fields) - field_names(request.api)
-    assert not unknown, f"no version of {request.api.title} has {unknown}"
-    frame = encode_request(request.api, version, 1, CLIENT_ID, fields)
+    if request.fields is not None:
+        unknown = names_in(request.fields(version)) - field_names(request.api)
+        assert not unknown, f"no version of {request.api.title} has {unknown}"
+    frame = b"".join(map(bytes, request.encode(version, 1, CLIENT_ID)))
     schema = load_request_schema(request.api, version)
     read = Reader(frame, HEADER + schema.__flexible__)
     entity = read.read(schema)
@@ -179,7 +178,12 @@ def read_request(request: Request, version: int) -> Any:
 
 def answer(api: Api, version: int, **fields: object) -> Any:
     """An answer as it is read from the wire; what *version* lacks is left out, usual values are filled in."""
-    return decode_response(api, version, memoryview(encode_response(api, version, 1, _with_usual(fields))))
+    return decode_response(api, version, memoryview(response(api, version, **fields)))
+
+
+def response(api: Api, version: int, **fields: object) -> bytes:
+    """The same as its bytes, header included."""
+    return encode_response(api, version, 1, _with_usual(fields))
 
 
 def names_in(value: object) -> set[str]:

@@ -111,18 +111,20 @@ def test_a_member_that_loses_its_partitions_while_a_poll_returns_cannot_commit_w
     kafka: FakeCluster, caplog: pytest.LogCaptureFixture, terms: dict[str, Any],
 ) -> None:
     """Without a generation the offsets would be taken from anyone."""
-    write_inputs(kafka, 1)
-    with member(kafka, max_poll_records=1, **terms) as consumer, Producer(transactional_id="t", bootstrap_servers=kafka.bootstrap_servers) as producer:
-        first_records(consumer, 1)
-        before, take = consumer.group_metadata(), consumer._take
+    before: ConsumerGroupMetadata | None = None
 
-        def take_and_lose(limit: int) -> Any:
-            taken = take(limit)
+    def deserialize(data: bytes | None) -> bytes | None:
+        """It runs while a poll takes records."""
+        if before is not None:
             kafka.expire_session("g", before.member_id)
             eventually(lambda: "lost its partitions" in caplog.text)
-            return taken
+        return data
 
-        consumer._take = take_and_lose  # type: ignore[method-assign]
+    write_inputs(kafka, 1)
+    with (member(kafka, max_poll_records=1, value_deserializer=deserialize, **terms) as consumer,
+          Producer(transactional_id="t", bootstrap_servers=kafka.bootstrap_servers) as producer):
+        first_records(consumer, 1)
+        before = consumer.group_metadata()
         records = consumer.poll(0)
         assert records
         assert consumer.group_metadata() == before
@@ -177,7 +179,7 @@ def test_a_rebalance_that_waits_for_a_poll_ends_the_loops_transaction(kafka: Fak
     def disturbed(record: Record) -> Output:
         if not committed:
             others.enter_context(joining(kafka, EAGER))
-            eventually(lambda: consumer._rebalancing.due)
+            eventually(consumer._rebalancing.due)
         committed[len(committed)] = sum(each.offset for each in kafka.committed("g").values())
         if len(committed) == 4:
             others.close()  # all partitions come back

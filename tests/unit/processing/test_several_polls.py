@@ -442,7 +442,7 @@ def test_buffered_records_count_as_a_poll_for_its_interval_unless_one_waits(kafk
         assert not consumer._poll_buffered()
         assert group.polled_at == 0.0
         consumer._core.buffer.nudged = False
-        consumer._rebalancing._polled_at = consumer._core.clock() - LIMIT_S
+        consumer._rebalancing.polled_at = consumer._core.clock() - LIMIT_S
         assert consumer._poll_buffered()
         assert group.polled_at > 0.0
         assert consumer.metrics()["time-between-poll-max"] >= LIMIT_S * 1000
@@ -483,4 +483,4 @@ def test_buffered_records_whose_hand_over_ctrl_c_broke_off_come_again(kafka: Fak
             eventually(consumer._core.buffer.ready)
             number += 1
     assert offsets(kept[0]) == list(range(POLL, 2 * POLL))
-    assert number > 10
+    assert number > 5
