@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from pyclient.assignors.javas_order import text_key
+from pyclient.descriptions.topics import PartitionDescription
 from pyclient.plugins import Assignment, ClusterView, MemberView
-from pyclient.records import PartitionDescription, TopicPartition
+from pyclient.records import TopicPartition
 
 Members: TypeAlias = Mapping[str, MemberView]
 Topics: TypeAlias = Mapping[str, Sequence[PartitionDescription]]

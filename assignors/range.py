@@ -12,8 +12,9 @@ from itertools import islice
 
 from pyclient.assignors.group import Subscribers, assignments, in_member_order, subscribed_topics
 from pyclient.assignors.racks import racks_of_members, worth_matching
+from pyclient.descriptions.topics import PartitionDescription
 from pyclient.plugins import Assignment, ClusterView, MemberView
-from pyclient.records import PartitionDescription, TopicPartition
+from pyclient.records import TopicPartition
 
 
 class RangeAssignor:

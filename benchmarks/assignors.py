@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from pyclient.assignors import CooperativeStickyAssignor, RangeAssignor, RoundRobinAssignor, StickyAssignor
+from pyclient.descriptions.topics import PartitionDescription
 from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView, SeesAssignment, SendsUserData
-from pyclient.records import Node, PartitionDescription
+from pyclient.records import Node
 
 ASSIGNORS: Final[tuple[type[Assignor], ...]] = (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
 BUDGET_S: Final = 2.0

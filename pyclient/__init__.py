@@ -13,51 +13,48 @@ if TYPE_CHECKING:
     from pyclient.buffers.deliveries import Deliveries
     from pyclient.buffers.delivery import Delivery
     from pyclient.buffers.records_view import Records
-    from pyclient.codec.record import Record
     from pyclient.consumer.async_facade import AsyncConsumer
     from pyclient.consumer.facade import Consumer
+    from pyclient.descriptions.cluster import ClusterDescription
+    from pyclient.descriptions.topics import NewPartitions, NewTopic, PartitionDescription, TopicDescription
     from pyclient.errors import KafkaError
     from pyclient.producer.facade import AsyncProducer, Producer
     from pyclient.records import (
-        ClusterDescription,
         ConsumerGroupMetadata,
-        NewPartitions,
-        NewTopic,
         Node,
         OffsetAndMetadata,
         OffsetAndTimestamp,
-        PartitionDescription,
         RecordMetadata,
         SubscriptionPattern,
         TimestampType,
-        TopicDescription,
         TopicPartition,
     )
+    from pyclient.records.record import Record
 
 _HOMES: Final = {
     "Admin": "pyclient.admin.facade",
     "AsyncAdmin": "pyclient.admin.facade",
     "AsyncConsumer": "pyclient.consumer.async_facade",
     "AsyncProducer": "pyclient.producer.facade",
-    "ClusterDescription": "pyclient.records",
+    "ClusterDescription": "pyclient.descriptions.cluster",
     "Consumer": "pyclient.consumer.facade",
     "ConsumerGroupMetadata": "pyclient.records",
     "Deliveries": "pyclient.buffers.deliveries",
     "Delivery": "pyclient.buffers.delivery",
     "KafkaError": "pyclient.errors",
-    "NewPartitions": "pyclient.records",
-    "NewTopic": "pyclient.records",
+    "NewPartitions": "pyclient.descriptions.topics",
+    "NewTopic": "pyclient.descriptions.topics",
     "Node": "pyclient.records",
     "OffsetAndMetadata": "pyclient.records",
     "OffsetAndTimestamp": "pyclient.records",
-    "PartitionDescription": "pyclient.records",
+    "PartitionDescription": "pyclient.descriptions.topics",
     "Producer": "pyclient.producer.facade",
-    "Record": "pyclient.codec.record",
+    "Record": "pyclient.records.record",
     "RecordMetadata": "pyclient.records",
     "Records": "pyclient.buffers.records_view",
     "SubscriptionPattern": "pyclient.records",
     "TimestampType": "pyclient.records",
-    "TopicDescription": "pyclient.records",
+    "TopicDescription": "pyclient.descriptions.topics",
     "TopicPartition": "pyclient.records",
     "__version__": "pyclient._version",
 }

@@ -43,8 +43,8 @@ def option_types() -> str:
         "from ssl import SSLContext\n"
         "from typing import Literal, TypedDict\n\n"
         "from tenacity.wait import wait_base\n\n"
-        "from pyclient.codec.record import Record\n"
         "from pyclient.errors import SerializationError\n"
+        "from pyclient.records.record import Record\n"
     )
     shared = _names(ClientConfig)
     common = _typed_dict("ClientOptions", "TypedDict, total=False", ClientConfig.fields(), "What every client takes.")

@@ -11,8 +11,8 @@ from typing import Literal, TypedDict
 
 from tenacity.wait import wait_base
 
-from pyclient.codec.record import Record
 from pyclient.errors import SerializationError
+from pyclient.records.record import Record
 
 
 class ClientOptions(TypedDict, total=False):

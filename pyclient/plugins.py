@@ -1,6 +1,7 @@
 """Plugins: the Protocols that users may implement, and the plain values that plugins get.
 
-Decides nothing about records or groups; knows no client. `pyclient.plugin_loading` finds a plugin by its name.
+Decides nothing about records or groups; independent of clients. `pyclient.plugin_loading` finds a plugin by its name.
+Serializers of whole Arrow columns are in `pyclient.column_serializers`.
 """
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, r
 
 from typing_extensions import TypeVar
 
-from pyclient.records import NO_GENERATION, Headers, Node, OffsetAndMetadata, PartitionDescription, RecordMetadata, TopicPartition
+from pyclient.descriptions.assignments import Assignment as Assignment
+from pyclient.descriptions.assignments import ClusterView as ClusterView
+from pyclient.descriptions.assignments import MemberView as MemberView
+from pyclient.records import Headers, OffsetAndMetadata, RecordMetadata, TopicPartition
 from pyclient.redaction import HIDDEN
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyclient.buffers.records_view import Records
-    from pyclient.codec.record import Record
 
 T_co = TypeVar("T_co", covariant=True, default=Any)
 T_contra = TypeVar("T_contra", contravariant=True, default=Any)
@@ -154,51 +155,6 @@ class KnowsPrepared(Protocol):
 
     def is_prepared(self, topic: str, data: bytes | None, headers: Headers, /) -> bool:
         """Whether ``deserialize`` would not block now. Must not block. Called once per record."""
-
-
-class ColumnDecoder(Protocol):
-    """Decodes a whole column of keys or values for `Records.to_arrow`: `pyclient.serializers.avro_arrow.AvroDecoder`.
-    """
-
-    @property
-    def keeps_errors(self) -> bool:
-        """Whether `decode` returns a column of errors, instead of raising."""
-
-    def decode(self, data: pa.BinaryArray, headers: pa.ListArray[Any], record: Callable[[int], Record[Any, Any]], /, *, is_key: bool) -> tuple[pa.Array[Any], pa.Array[Any] | None]:
-        """The decoded column of *data*, whose rows are as many, and with `keeps_errors` a column of messages.
-
-        *headers* is the column of the records' headers. *record* returns a row's record, for errors."""
-
-
-class ColumnEncoder(Protocol):
-    """Encodes a whole column of keys or values for `Producer.send_arrow`, such as
-    `pyclient.serializers.avro_arrow.AvroEncoder`."""
-
-    @property
-    def column(self) -> str | None:
-        """The column's name in the data; None: ``key`` or ``value``."""
-
-    def is_prepared(self, topic: str, /, *, is_key: bool) -> bool:
-        """Whether `prepare` would not block. Must not block."""
-
-    def prepare(self, topic: str, /, *, is_key: bool) -> None:
-        """Called before `encode`, for each topic of its rows. May block: an async producer calls it in a thread then.
-        """
-
-    def encode(self, data: pa.Array[Any], /, *, topics: Sequence[str], places: Sequence[int] | None, first: int, is_key: bool) -> pa.Array[Any]:
-        """The rows of *data* as a column of bytes, as many; a null is a tombstone. Must not block.
-
-        Each row's topic is that at its place in *topics*; None: the first one. Rows of the topic "" are refused by the
-        producer: they may be anything. *first* is the first row's index in what the user gave, for errors."""
-
-
-@runtime_checkable
-class AddsColumnHeaders(Protocol):
-    """Optional power of a `ColumnEncoder`: it adds headers to the records of its column's rows."""
-
-    def headers(self, topic: str, /, *, is_key: bool) -> Headers:
-        """What each record of *topic* gets behind its own headers, unless its row is null. Called after `prepare`; must
-        not block."""
 
 
 Serialize: TypeAlias = Callable[[str, Any, Headers], bytes | None]
@@ -353,45 +309,6 @@ class AsyncRebalanceListener(Protocol):
     async def on_partitions_lost(self, partitions: list[TopicPartition], /) -> None:
         """These are lost already. By default it calls `on_partitions_revoked`."""
         await self.on_partitions_revoked(partitions)
-
-
-class ClusterView(NamedTuple):
-    """What an assignor sees of the cluster: the partitions of every subscribed topic, and the brokers by node id.
-
-    A subscribed topic that does not exist, or is not known yet, is not in ``topics``.
-    """
-
-    topics: Mapping[str, Sequence[PartitionDescription]]
-    nodes: Mapping[int, Node] = {}
-
-    def racks(self, partition: PartitionDescription) -> frozenset[str]:
-        """The racks that hold a replica of *partition*, as far as brokers report their racks."""
-        found = (self.nodes[replica].rack for replica in partition.replicas if replica in self.nodes)
-        return frozenset(rack for rack in found if rack is not None)
-
-
-class MemberView(NamedTuple):
-    """What an assignor sees of one member: its topics, and what it owned in which generation (KIP-429, KIP-792).
-
-    All of it comes from the member, which may be any client, so check it: topics may be unknown or repeated; partitions
-    may have several owners, negative numbers, or no longer exist; ``user_data`` may be of another format. ``owned`` is
-    empty in an eager rebalance. ``generation`` is -1 from clients that do not send it. ``instance_id`` is that of a
-    static member (KIP-345), ``rack`` is the member's (KIP-881).
-    """
-
-    topics: tuple[str, ...]
-    owned: tuple[TopicPartition, ...] = ()
-    generation: int = NO_GENERATION
-    instance_id: str | None = None
-    rack: str | None = None
-    user_data: bytes | None = None
-
-
-class Assignment(NamedTuple):
-    """The partitions of one member; ``user_data`` is passed to it unchanged."""
-
-    partitions: tuple[TopicPartition, ...]
-    user_data: bytes | None = None
 
 
 class Assignor(Protocol):

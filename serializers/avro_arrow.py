@@ -25,7 +25,7 @@ from pyclient.serializers.avro_codec import AvroWriter, ColumnSource, Prefix, is
 from pyclient.serializers.avro_schema import AvroSchema
 
 if TYPE_CHECKING:
-    from pyclient.codec.record import Record
+    from pyclient.records.record import Record
     from pyclient.serializers.avro import AvroSerde
     from pyclient.serializers.registry_avro import AvroRegistrySerde
 

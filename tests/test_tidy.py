@@ -4,6 +4,7 @@ from __future__ import annotations
 import ast
 import graphlib
 import io
+import itertools
 import re
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple, Self
 import pytest
 
 from tests.leaks import collect_leaks_of_earlier_tests
+from tests.twins import CIMPORT
 
 import pyclient
 
@@ -142,6 +144,46 @@ def test_no_module_imports_itself_through_others() -> None:
         pytest.fail(f"cycle: {' <- '.join(found.args[1])}; move what both need below them")
 
 
+def test_no_folder_imports_itself_through_others() -> None:
+    """All imports count, those for types only too. A module directly in pyclient counts as a folder."""
+    known = {folder_of(module_name(path)) for path in modules_and_interfaces()}
+    needs: dict[str, dict[str, str]] = {}
+    for path in modules_and_interfaces():
+        for line, name in all_imports(path):
+            user, used = (folder if folder in known else "pyclient" for folder in map(folder_of, (module_name(path), name)))
+            if user != used:
+                needs.setdefault(user, {}).setdefault(used, f"{path.relative_to(ROOT)}:{line} imports {name}")
+    try:
+        graphlib.TopologicalSorter(needs).prepare()
+    except graphlib.CycleError as found:
+        cycle = found.args[1]
+        examples = [needs[user][used] for used, user in itertools.pairwise(cycle)]
+        pytest.fail("\n".join([f"cycle: {' <- '.join(cycle)}; move what both need below them", *examples]))
+
+
+def folder_of(module: str) -> str:
+    """What stands directly below pyclient; "pyclient" for the package's own names."""
+    return ".".join(module.split(".")[:2])
+
+
+def modules_and_interfaces() -> Iterator[Path]:
+    """The product's modules, and the types and C interfaces of compiled ones."""
+    for folder in PRODUCT:
+        yield from (path for path in sorted((ROOT / folder).rglob("*.p*")) if path.suffix in {".py", ".pyi", ".pxd"})
+
+
+def all_imports(path: Path) -> Iterator[tuple[int, str]]:
+    """The line and the full name of each import of the product."""
+    text = path.read_text()
+    if path.suffix == ".pxd":
+        text = "\n".join(f"import {found[1]}" if (found := CIMPORT.match(line)) else "" for line in text.splitlines())
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            base = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            names = (f"{base}{alias.name}".removeprefix("cython.cimports.") for alias in node.names)
+            yield from ((node.lineno, name) for name in names if name.partition(".")[0] == "pyclient")
+
+
 def module_name(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     inside = parts if parts[0] == "pyclient" else ("pyclient", *parts)
@@ -217,7 +259,7 @@ def public_definitions(body: list[ast.stmt], inside: str = "") -> Iterator[tuple
 
 PUBLIC_MODULES = (
     "__init__", "admin/acls", "admin/cluster", "admin/configs", "admin/facade", "admin/groups", "admin/plans", "admin/records", "admin/replicas", "admin/tokens", "admin/topics", "admin/transactions", "admin/users", "client/facade_base", "consumer/facade", "consumer/facade_base", "errors/base", "errors/broker", "errors/client", "plugin_loading",
-    "consumer/async_facade", "consumer/metadata_calls", "plugins", "producer/facade", "records",
+    "column_serializers", "consumer/async_facade", "consumer/metadata_calls", "descriptions/assignments", "descriptions/topics", "plugins", "producer/facade", "records/__init__",
 )
 
 

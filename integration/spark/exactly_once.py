@@ -14,12 +14,12 @@ import tenacity
 from pyclient.admin import ConfigResource
 from pyclient.admin.facade import Admin
 from pyclient.config import AdminConfig
+from pyclient.descriptions.topics import NewPartitions, NewTopic
 from pyclient.errors import AuthorizationError, ConfigurationError, KafkaError, TopicExistsError, UnknownTopicOrPartitionError
 from pyclient.integration.spark.context import QUERY_ID, RUN_ID, property_of
 from pyclient.integration.spark.markers import ACCEPT, Batch, claim
 from pyclient.integration.spark.rows import used_columns
 from pyclient.integration.spark.slots import SlotClients, SlotOptions, SlotTask, shared_options, write_slot
-from pyclient.records import NewPartitions, NewTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

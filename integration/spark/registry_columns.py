@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 import attrs
 
 from pyclient.codec.avro_program import node_of
-from pyclient.codec.record import Record
 from pyclient.errors import ConfigurationError, SerializationError
 from pyclient.integration.spark.avro_types import arrow_from_spark, arrow_in_spark, spark_type
 from pyclient.integration.spark.garbage import leave_out_what_is_loaded
 from pyclient.integration.spark.producers import pickled
+from pyclient.records.record import Record
 from pyclient.serializers.avro_arrow import AvroDecoder, AvroEncoder
 from pyclient.serializers.avro_codec import ColumnSource
 from pyclient.serializers.avro_schema import AvroSchema, SchemaSource

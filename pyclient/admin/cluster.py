@@ -12,10 +12,9 @@ from pyclient.core.admin.cluster import (
     add_voter_call, describe_cluster_call, describe_controllers_call, describe_features_call, describe_quorum_call, remove_voter_call, unregister_broker_call,
     update_features_call,
 )
-from pyclient.descriptions.cluster import FeatureChange, FeatureRange, Quorum, VoterEndpoint
+from pyclient.descriptions.cluster import ClusterDescription, FeatureChange, FeatureRange, Quorum, VoterEndpoint
 from pyclient.errors import UnsupportedEndpointTypeError
 from pyclient.net.connect import CLIENT_INFO
-from pyclient.records import ClusterDescription
 
 
 class AsyncClusterCalls(AsyncCalls):

@@ -10,9 +10,10 @@ from pyclient.core.admin.routing import LeaderRounds, missing
 from pyclient.core.admin.topics import metadata_call
 from pyclient.core.calls import Call, Finish
 from pyclient.core.cluster import Cluster
+from pyclient.descriptions.cluster import ClusterDescription
 from pyclient.errors import KafkaError, KafkaTimeoutError
 from pyclient.reactor.tasks import Task, all_done, gather, sleep
-from pyclient.records import ClusterDescription, TopicPartition
+from pyclient.records import TopicPartition
 
 Key = TypeVar("Key", bound=Hashable)
 ToLeader: TypeAlias = Callable[[int, Sequence[TopicPartition], Finish, float | None], Call]

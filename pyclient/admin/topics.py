@@ -10,8 +10,8 @@ from pyclient.codec.apis import Api
 from pyclient.core.acl_errors import error_of
 from pyclient.core.admin.topics import create_partitions_call, create_topics_call, delete_topics_call
 from pyclient.core.cluster import Cluster
+from pyclient.descriptions.topics import NewPartitions, NewTopic, TopicDescription
 from pyclient.errors import KafkaError
-from pyclient.records import NewPartitions, NewTopic, TopicDescription
 
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1

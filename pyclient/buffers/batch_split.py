@@ -10,7 +10,7 @@ from pyclient.codec.batches import read_batches
 from pyclient.codec.compression import Compression
 from pyclient.codec.crc import crc32c
 from pyclient.codec.encode import HEADER_SIZE, encode_batch
-from pyclient.codec.record import Record
+from pyclient.records.record import Record
 
 
 @attrs.frozen

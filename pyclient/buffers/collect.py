@@ -16,9 +16,9 @@ from pyclient.buffers.fetch_buffer import Chunk, Failure, FetchBuffer
 from pyclient.buffers.record_run import RecordRun, placed
 from pyclient.buffers.records_view import NOTHING, Records
 from pyclient.codec.batches import RecordBatch
-from pyclient.codec.record import Record
 from pyclient.errors import CorruptRecordError, raisable
 from pyclient.records import OffsetAndMetadata, TopicPartition
+from pyclient.records.record import Record
 
 Decode: TypeAlias = Callable[[Record[Any, Any]], Record[Any, Any] | None]
 """Returns the record with decoded key and value; None drops it."""

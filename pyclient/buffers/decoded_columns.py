@@ -1,6 +1,6 @@
 """Keys and values of an Arrow table of records, decoded a chunk at a time.
 
-Knows tables and `pyclient.plugins.ColumnDecoder`; knows no format.
+Knows tables and `ColumnDecoder`; independent of formats.
 """
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pyclient.errors import SerializationError
 
 if TYPE_CHECKING:
-    from pyclient.codec.record import Record
-    from pyclient.plugins import ColumnDecoder
+    from pyclient.column_serializers import ColumnDecoder
+    from pyclient.records.record import Record
 
 
 def decoded(table: Any, record: Callable[[int], Record[Any, Any]], key: ColumnDecoder | None, value: ColumnDecoder | None, *, headers: bool) -> Any:

@@ -1,7 +1,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self, final
 
-from pyclient.codec.record import Record
+from pyclient.records.record import Record
 
 @final
 class RecordCursor:

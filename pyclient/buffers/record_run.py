@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pyclient.codec.batches import RecordBatch
-from pyclient.codec.record import Record
 from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
+from pyclient.records.record import Record
 
 NO_EPOCH: Final = NO_LEADER_EPOCH
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from pyclient.buffers.decoded_columns import decoded
 from pyclient.buffers.record_run import RecordRun, RecordRuns, placed
 from pyclient.codec.columns import to_arrow
-from pyclient.codec.record import Record
 from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.records import K_co, OffsetAndMetadata, TopicPartition, V_co
+from pyclient.records.record import Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyclient.plugins import ColumnDecoder
+    from pyclient.column_serializers import ColumnDecoder
 
 @answers_foreign_calls("records")
 class Records(RecordRuns, Sequence[Record[K_co, V_co]]):

@@ -1,8 +1,8 @@
 # C layout of the reader, for the compiled code that takes records out of a batch without calling Python.
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
-from pyclient.codec.record cimport Record
 from pyclient.codec.scan cimport Totals
+from pyclient.records.record cimport Record
 
 
 cdef class RecordBatch:

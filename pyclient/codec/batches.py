@@ -22,8 +22,8 @@ from cython.cimports.pyclient.codec.record_headers import read_headers, with_rea
 from cython.cimports.pyclient.codec.old_messages import UpgradedRecords
 from cython.cimports.pyclient.codec.parse import (
     RecordView, int16_at, int32_at, int64_at, offset_delta_at, timestamp_of, uint32_at, view_record)
-from cython.cimports.pyclient.codec.record import Record, blank
 from cython.cimports.pyclient.codec.scan import Scan, Totals, fault_text, scan_records
+from cython.cimports.pyclient.records.record import Record, blank
 
 from crc32c import crc32c
 

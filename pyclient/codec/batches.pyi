@@ -4,8 +4,8 @@ from typing import Final, final
 from typing_extensions import Buffer
 
 from pyclient.codec.compression import Compression
-from pyclient.codec.record import Record
 from pyclient.records import TimestampType
+from pyclient.records.record import Record
 
 HEADER_SIZE: Final = 61
 

@@ -23,8 +23,8 @@ from kio.schema.consumer_protocol_subscription.v3.data import ConsumerProtocolSu
 
 from pyclient.codec.entities import Reader
 from pyclient.codec.entity_writer import Writer
+from pyclient.descriptions.assignments import Assignment, MemberView
 from pyclient.errors import ProtocolError
-from pyclient.plugins import Assignment, MemberView
 from pyclient.records import NO_GENERATION, TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"

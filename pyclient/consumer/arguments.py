@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from pyclient.codec.record import Record
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.topic_interest import check_topic_name
 from pyclient.foreign_calls import habit
 from pyclient.records import OffsetAndMetadata, SubscriptionPattern, TopicPartition
+from pyclient.records.record import Record
 from pyclient.signatures import is_async, takes
 
 MAX_OFFSET: Final = 2**63 - 1

@@ -12,7 +12,6 @@ from typing_extensions import Unpack
 from pyclient.buffers.record_iterator import RecordCursor
 from pyclient.buffers.records_view import Records
 from pyclient.client.facade_base import OPTION, AsyncFacade, raise_or_note, seconds
-from pyclient.codec.record import Record
 from pyclient.config.declaration import with_hidden_secrets
 from pyclient.consumer.arguments import as_partition, as_partitions, as_times
 from pyclient.consumer.commit_order import Turn
@@ -26,6 +25,7 @@ from pyclient.option_types import ConsumerOptions
 from pyclient.plugins import AnyAsyncRebalanceListener
 from pyclient.records import (
     ConsumerGroupMetadata, K_co, OffsetAndMetadata, OffsetAndTimestamp, SubscriptionPattern, TopicPartition, V_co)
+from pyclient.records.record import Record
 from pyclient.serializing import AnyDeserializer
 from pyclient.runtime.environment import loop_reactor
 from pyclient.runtime.portals import LoopPortal

@@ -16,12 +16,12 @@ from pyclient.buffers.records_view import (
     NOTHING, Records, join, memory_of, offset_ranges, only, positions_after, positions_before, records_after, runs_of, split_at, without)
 from pyclient.client.interceptors import consumer_interceptors
 from pyclient.clocks import seconds_of
-from pyclient.codec.record import Record
 from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.decoding import PrepareRecord, UnpreparedError, decoder
 from pyclient.core.done_offsets import DoneOffsets
 from pyclient.metrics import RECORDS_CONSUMED
 from pyclient.records import OffsetAndMetadata, TopicPartition
+from pyclient.records.record import Record
 
 
 class ConsumedPositions:

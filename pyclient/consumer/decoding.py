@@ -9,10 +9,10 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from pyclient.buffers.collect import Decode
-from pyclient.codec.record import Record, decoded
 from pyclient.config import ConsumerConfig
 from pyclient.errors import SchemaRegistryError, SerializationError
 from pyclient.records import Headers, TopicPartition
+from pyclient.records.record import Record, decoded
 from pyclient.runtime.portals import LoopPortal, ThreadPortal
 from pyclient.serializing import LoadedDeserializer, load_deserializer
 

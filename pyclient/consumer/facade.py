@@ -13,7 +13,6 @@ from pyclient.buffers.record_iterator import RecordIterator, RecordCursor
 from pyclient.buffers.records_view import Records
 from pyclient.client.facade_base import OPTION, raise_or_note, seconds
 from pyclient.config.declaration import with_hidden_secrets
-from pyclient.codec.record import Record
 from pyclient.consumer.arguments import as_partition, as_partitions, as_times
 from pyclient.consumer.commit_order import Turn
 from pyclient.consumer.facade_base import CLOSE_TIMEOUT_MS, Offsets, SomePartitions
@@ -26,6 +25,7 @@ from pyclient.option_types import ConsumerOptions
 from pyclient.plugins import AnyRebalanceListener
 from pyclient.records import (
     ConsumerGroupMetadata, K_co, OffsetAndMetadata, OffsetAndTimestamp, SubscriptionPattern, TopicPartition, V_co)
+from pyclient.records.record import Record
 from pyclient.runtime.environment import thread_reactor
 from pyclient.runtime.portals import ThreadPortal
 from pyclient.serializing import AnyDeserializer

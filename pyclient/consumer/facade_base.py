@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 from pyclient.buffers.collect import Bounds
 from pyclient.buffers.records_view import Records
 from pyclient.client.facade_base import Facade, seconds
-from pyclient.codec.record import Record
 from pyclient.config import ConsumerConfig
 from pyclient.consumer.arguments import as_limit, as_offsets, as_partition, as_partitions, as_subscription, as_sought, check_callback, some_partitions
 from pyclient.consumer.commit_order import Turn
@@ -28,6 +27,7 @@ from pyclient.consumer.steps import WaitForData
 from pyclient.core.fetching.lookups import LATEST
 from pyclient.errors import IllegalStateError
 from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from pyclient.records.record import Record
 from pyclient.runtime.portals import Portal
 from pyclient.runtime.steps import Step, Steps, WaitFor
 

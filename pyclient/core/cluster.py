@@ -14,7 +14,8 @@ import attrs
 
 from pyclient.config.addresses import LONGEST_HOST, is_usable
 from pyclient.descriptions.acls import NOT_ASKED, operations_of
-from pyclient.records import NO_LEADER_EPOCH, Node, PartitionDescription, TopicDescription, TopicPartition
+from pyclient.descriptions.topics import PartitionDescription, TopicDescription
+from pyclient.records import NO_LEADER_EPOCH, Node, TopicPartition
 from pyclient.redaction import in_one_line
 
 NO_NODE: Final = -1

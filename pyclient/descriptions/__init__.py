@@ -1,4 +1,7 @@
-"""Values that `Admin` takes and returns, by what they describe; users import them from `pyclient.admin`."""
+"""Values by what they describe, most of them taken and returned by `Admin`.
+
+Users import them from `pyclient.admin`; topics and the cluster from `pyclient`, assignments from `pyclient.plugins`.
+"""
 from __future__ import annotations
 
 import enum

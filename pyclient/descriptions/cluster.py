@@ -1,9 +1,25 @@
-"""The cluster's features and the quorum of its controllers, as `Admin` returns them."""
+"""The cluster: its brokers, its features and the quorum of its controllers, as `Admin` returns them."""
 from __future__ import annotations
 
 import enum
 from typing import NamedTuple
 from uuid import UUID
+
+from pyclient.descriptions.acls import AclOperation
+from pyclient.records import Node
+
+
+class ClusterDescription(NamedTuple):
+    """The cluster's id, its live brokers (fenced ones too if those were asked for) and the node id of the controller
+    (None while unknown).
+
+    ``authorized_operations`` are what this client's user may do with the cluster; None when they were not asked for.
+    """
+
+    cluster_id: str | None
+    nodes: tuple[Node, ...]
+    controller: int | None
+    authorized_operations: frozenset[AclOperation] | None = None
 
 
 class FeatureChange(enum.IntEnum):

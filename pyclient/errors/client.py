@@ -10,7 +10,7 @@ from pyclient.errors.base import InvalidConfigurationError, KafkaError, Retriabl
 from pyclient.records import Node, TopicPartition
 
 if TYPE_CHECKING:
-    from pyclient.codec.record import Record
+    from pyclient.records.record import Record
 
 
 class ConfigurationError(InvalidConfigurationError, ValueError):

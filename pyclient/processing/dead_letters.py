@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import attrs
 
-from pyclient.codec.record import DecodedRecord, Record
 from pyclient.records import Header
+from pyclient.records.record import DecodedRecord, Record
 
 _PREFIX: Final = "pyclient.dead-letter."
 TOPIC: Final = f"{_PREFIX}topic"

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import tenacity
 
 from pyclient.buffers.records_view import Records
-from pyclient.codec.record import Record
 from pyclient.consumer.async_facade import AsyncConsumer
 from pyclient.consumer.facade import Consumer
 from pyclient.held_lock import Held
@@ -26,6 +25,7 @@ from pyclient.processing.work import (
 )
 from pyclient.producer.facade import AsyncProducer, Producer
 from pyclient.records import TopicPartition
+from pyclient.records.record import Record
 from pyclient.runtime.steps import await_steps, run_steps
 
 if TYPE_CHECKING:

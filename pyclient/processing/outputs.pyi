@@ -2,8 +2,8 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from pyclient.codec.record import Record
 from pyclient.producer.arguments import GivenHeaders
+from pyclient.records.record import Record
 
 UNSENDABLE: Final[tuple[type[Exception], ...]]
 

@@ -17,7 +17,6 @@ import attrs
 import tenacity
 
 from pyclient.buffers.records_view import Records, first_offsets
-from pyclient.codec.record import Record
 from pyclient.core.transactions.states import TransactionEvent, TransactionState
 from pyclient.errors import (
     ClientClosedError, ClientForkedError, ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError, WrongEventLoopError,
@@ -26,6 +25,7 @@ from pyclient.processing.dead_letters import Failure
 from pyclient.processing.outputs import Output
 from pyclient.producer.transactions import after_fatal
 from pyclient.records import OffsetAndMetadata, TopicPartition
+from pyclient.records.record import Record
 from pyclient.runtime.steps import Steps
 
 log = logging.getLogger(__name__)

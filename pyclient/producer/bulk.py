@@ -18,8 +18,9 @@ from pyclient.buffers.deliveries import Deliveries, finish, reject_rows
 from pyclient.buffers.pool import Waiter
 from pyclient.buffers.rows import CHUNK, Rows, no_partition, note_interruption
 from pyclient.codec.arrow_input import Batch, Lists, Names, batches, plain_columns
+from pyclient.column_serializers import AddsColumnHeaders, ColumnEncoder
 from pyclient.errors import BufferExhaustedError, ConfigurationError, KafkaError
-from pyclient.plugins import AddsColumnHeaders, ColumnEncoder, Route
+from pyclient.plugins import Route
 from pyclient.client.interceptors import Interceptors
 from pyclient.producer.arguments import as_bytes, check_partition, check_timestamp, header_pairs, headers_bytes
 from pyclient.producer.core import ProducerCore

@@ -17,6 +17,7 @@ from typing_extensions import Unpack
 from pyclient.buffers.deliveries import Deliveries
 from pyclient.buffers.delivery import Delivery
 from pyclient.buffers.fast_send import AsyncFastSend, FastSend, async_fast_send, fast_send
+from pyclient.column_serializers import ColumnEncoder
 from pyclient.config import ProducerConfig
 from pyclient.config.declaration import with_hidden_secrets
 from pyclient.errors import ClientClosedError, KafkaError, KafkaTimeoutError, counted, raisable
@@ -24,7 +25,6 @@ from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.option_types import ProducerOptions
 from pyclient.records import ConsumerGroupMetadata, K_contra, RecordMetadata, V_contra
 from pyclient.producer.arguments import GivenHeaders
-from pyclient.plugins import ColumnEncoder
 from pyclient.producer.bulk import BulkSend, arrow_columns
 from pyclient.producer.callbacks import LoopObserver, ThreadObserver
 from pyclient.producer.shutdown import ProducerShutdown, limit_after

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from pyclient.column_serializers import ColumnEncoder
 from pyclient.errors import SerializationError
-from pyclient.plugins import ColumnEncoder
 from pyclient.producer.routing import Router
 from pyclient.producer.waits import BlockBudget
 from pyclient.runtime.portals import LoopPortal, ThreadPortal

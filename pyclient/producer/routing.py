@@ -13,11 +13,11 @@ from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.delivery import Observer
 from pyclient.buffers.fast_arrow import ArrowPath
 from pyclient.buffers.fast_send import SendPath
-from pyclient.buffers.partition_choice import PartitionChoice
 from pyclient.config import ProducerConfig
 from pyclient.plugin_loading import load_plugin
 from pyclient.plugins import HashesKeys, Partitioner, SeesNewBatches, Serialized
 from pyclient.producer.arguments import as_bytes
+from pyclient.producer.partition_choice import PartitionChoice
 from pyclient.records import Headers
 from pyclient.serializing import LoadedSerializer, load_serializer, unpack
 

@@ -13,9 +13,10 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, NoReturn
 
+from pyclient.descriptions.topics import PartitionDescription
 from pyclient.plugin_loading import load_plugin
 from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView, SeesAssignment, SendsUserData
-from pyclient.records import Node, PartitionDescription, TopicPartition
+from pyclient.records import Node, TopicPartition
 
 PROTOCOLS: Final = frozenset({"eager", "cooperative"})
 RACKS: Final = ("east", "west", None)

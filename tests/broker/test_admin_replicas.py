@@ -11,8 +11,8 @@ import pytest
 from pyclient import Admin, TopicPartition
 from pyclient.admin import ConfigChange, ConfigResource, ElectionType, read_throttle, write_throttle
 from pyclient.core.admin.throttles import LISTS, RATES
+from pyclient.descriptions.topics import PartitionDescription
 from pyclient.errors import BrokerNotAvailableError, InvalidReplicaAssignmentError, InvalidReplicationFactorError, KafkaError, NoReassignmentInProgressError, PartialFailureError, UnknownTopicOrPartitionError
-from pyclient.records import PartitionDescription
 from pyclient.testing import LocalCluster
 from tests.kafka import make_topic, numbers, produce
 from tests.waiting import eventually

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from examples.given_order_assignor import BUSIEST_FIRST, GivenOrderAssignor
+from pyclient.descriptions.topics import PartitionDescription
 from pyclient.plugin_loading import load_plugin
 from pyclient.plugins import ClusterView, MemberView
-from pyclient.records import PartitionDescription, TopicPartition
+from pyclient.records import TopicPartition
 from pyclient.testing import check_assignor
 from tests.distribution import run
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pyclient.assignors import CooperativeStickyAssignor, RangeAssignor, RoundRobinAssignor, StickyAssignor
+from pyclient.descriptions.topics import PartitionDescription
 from pyclient.errors import ConfigurationError, SerializationError
 from pyclient.partitioners import (
     ConsistentPartitioner, ConsistentRandomPartitioner, ExplicitPartitioner, Fnv1aPartitioner, Murmur2Partitioner, Murmur3Partitioner,
@@ -19,7 +20,7 @@ from pyclient.partitioners import (
 )
 from pyclient.plugin_loading import KINDS, OWN_NAMES, available_plugins, load_plugin
 from pyclient.plugins import AsyncRebalanceListener, ClusterView, Partitioner, RebalanceListener, SeesNewBatches
-from pyclient.records import Node, PartitionDescription, TopicPartition
+from pyclient.records import Node, TopicPartition
 from pyclient.serializing import as_deserializer, as_serializer
 from tests.distribution import ROOT
 

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_origin
 import pytest
 
 from pyclient import AsyncConsumer, AsyncProducer, Consumer, Producer, Record, Records
-from pyclient.codec.record import DecodedRecord
+from pyclient.records.record import DecodedRecord
 from pyclient.testing import FakeCluster
 
 

@@ -16,9 +16,8 @@ from pyclient.core.calls import Again, Anywhere, Call, CallOutcome, Done, Finish
 from pyclient.core.cluster import nodes_of
 from pyclient.core.handshake import ClientInfo, Versions
 from pyclient.descriptions.acls import operations_of
-from pyclient.descriptions.cluster import FeatureChange, FeatureRange, Quorum, QuorumReplica, VoterEndpoint
+from pyclient.descriptions.cluster import ClusterDescription, FeatureChange, FeatureRange, Quorum, QuorumReplica, VoterEndpoint
 from pyclient.errors import KafkaError, ProtocolError
-from pyclient.records import ClusterDescription
 
 FEATURES_SINCE: Final = 3
 """The first version of ApiVersions with features."""

@@ -9,8 +9,8 @@ from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.core.admin.items import per_item
 from pyclient.core.calls import Again, Anywhere, Call, CallOutcome, Done, Finish
 from pyclient.core.cluster import Cluster
+from pyclient.descriptions.topics import NewPartitions, NewTopic
 from pyclient.errors import BrokerNotAvailableError
-from pyclient.records import NewPartitions, NewTopic
 
 OPERATIONS_SINCE: Final = 8
 """The first version of Metadata with authorized operations (KIP-430)."""

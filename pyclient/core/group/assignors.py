@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pyclient.codec.consumer_protocol import decode_assignment, encode_subscription
+from pyclient.descriptions.assignments import Assignment, MemberView
 from pyclient.errors import ConfigurationError
-from pyclient.plugins import Assignment, Assignor, MemberView, SeesAssignment, SendsUserData
+from pyclient.plugins import Assignor, SeesAssignment, SendsUserData
 from pyclient.records import TopicPartition
 
 _log = logging.getLogger(__name__)

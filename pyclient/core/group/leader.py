@@ -20,10 +20,11 @@ from pyclient.core.group.classic_calls import Joined, describe_group_call
 from pyclient.core.group.coordinator import GroupOptions
 from pyclient.core.metadata import Metadata
 from pyclient.core.topic_interest import check_topic_name
+from pyclient.descriptions.assignments import Assignment, ClusterView, MemberView
 from pyclient.errors import (
     IllegalStateError, InconsistentGroupProtocolError, KafkaError, ProtocolError, UnknownTopicOrPartitionError,
 )
-from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView
+from pyclient.plugins import Assignor
 from pyclient.records import Node, TopicPartition
 from pyclient.redaction import in_one_line
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from pyclient.codec.apis import Api
-from pyclient.codec.record import Record
 from pyclient.records import Header, OffsetAndMetadata, RecordMetadata, TopicPartition
+from pyclient.records.record import Record
 from pyclient.testing.fake import view
 from pyclient.testing.fake.model.request import Request
 from pyclient.testing.fake.control import Decide, Rule, Throttle, Verdict

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from pyclient.codec.batches import read_batches
 from pyclient.codec.encode import encode_batch
-from pyclient.codec.record import Record
 from pyclient.errors import IllegalStateError
 from pyclient.partitioners import murmur2_partition
 from pyclient.records import Header, OffsetAndMetadata, RecordMetadata, TopicPartition
+from pyclient.records.record import Record
 from pyclient.testing.fake.model.consumer_group import ConsumerGroup
 from pyclient.testing.fake.model.coordinator import AnyGroup, Coordinator
 from pyclient.testing.fake.handlers.topics import name_problem

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pyclient.codec.record import Record
 from pyclient.errors import CommitFailedError
 from pyclient.records import TopicPartition
+from pyclient.records.record import Record
 from pyclient.testing.fake import view
 from pyclient.testing.fake.model.coordinator import Coordinator
 from pyclient.testing.fake.view import MemberView

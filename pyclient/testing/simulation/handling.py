@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
-from pyclient.codec.record import Record
 from pyclient.errors import WakeupError
 from pyclient.records import TopicPartition
+from pyclient.records.record import Record
 from pyclient.testing.simulation.group_facts import GroupFacts, Member
 from pyclient.testing.simulation.invariants import Judge
 from pyclient.testing.simulation.world import World

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any, Final
 
-from pyclient.codec.record import Record
 from pyclient.records import OffsetAndMetadata, TopicPartition
+from pyclient.records.record import Record
 from pyclient.testing.fake.model.elections import NO_LEADER
 from pyclient.testing.fake.model.partition import Partition
 from pyclient.testing.simulation.facts import Cut, Facts

@@ -17,8 +17,8 @@ from pyclient.producer.facade import AsyncProducer
 from pyclient.buffers.deliveries import NO_PARTITION
 from pyclient.buffers.delivery import Delivery
 from pyclient.buffers.records_view import Records
-from pyclient.codec.record import Record
 from pyclient.records import TopicPartition
+from pyclient.records.record import Record
 from pyclient.testing.simulation.facts import Entry, Facts, Reading, Sent
 from pyclient.testing.simulation.invariants import Judge
 from pyclient.testing.simulation.observers import observe_batches, observe_consumer, observe_metadata, poison_returned_buffers

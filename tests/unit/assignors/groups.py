@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from pyclient.assignors import CooperativeStickyAssignor, RangeAssignor, RoundRobinAssignor, StickyAssignor
 from pyclient.assignors.user_data import encode_previous
+from pyclient.descriptions.topics import PartitionDescription
 from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView
-from pyclient.records import Node, PartitionDescription, TopicPartition
+from pyclient.records import Node, TopicPartition
 
 ASSIGNORS: Final[Mapping[str, type[Assignor]]] = {
     "range": RangeAssignor, "roundrobin": RoundRobinAssignor, "sticky": StickyAssignor, "cooperative-sticky": CooperativeStickyAssignor,

@@ -16,8 +16,9 @@ from pyclient.assignors.group import assignments
 from pyclient.assignors.ownership import Claim
 from pyclient.assignors.sticky import assignable_now
 from pyclient.assignors.user_data import decode_generation, decode_previous
+from pyclient.descriptions.topics import PartitionDescription
 from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView, SeesAssignment, SendsUserData
-from pyclient.records import Node, PartitionDescription, TopicPartition
+from pyclient.records import Node, TopicPartition
 from tests.data.assignor_questions import ASSIGNORS, Member, Rebalance, Scenario, answers, scenarios
 from tests.unit.assignors.groups import ASSIGNORS as CLASSES
 from tests.unit.assignors.groups import Group

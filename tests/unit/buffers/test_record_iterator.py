@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pyclient.buffers.record_iterator import RecordIterator, RecordCursor
-from pyclient.codec.record import Record
 from pyclient.errors import ConcurrentUseError
+from pyclient.records.record import Record
 
 
 def record(offset: int) -> Record:

@@ -22,9 +22,9 @@ from pyclient.buffers.records_view import (
     Records, join, narrow, only, positions_after, positions_before, records_after, split_at, without)
 from pyclient.codec.batches import RecordBatch, read_batches
 from pyclient.codec.encode import encode_batch
-from pyclient.codec.record import Record, decoded
 from pyclient.errors import CorruptRecordError, KafkaError
 from pyclient.records import OffsetAndMetadata, TopicPartition
+from pyclient.records.record import Record, decoded
 from tests.twins import needs_twins
 from tests.unit.codec.old_messages import message
 

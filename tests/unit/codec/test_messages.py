@@ -27,8 +27,9 @@ from pyclient.core.group.consumer_calls import HeartbeatFields, heartbeat_call, 
 from pyclient.core.group.coordinator import GroupOptions, Identity
 from pyclient.core.group.offsets import commit_call, committed_call
 from pyclient.core.handshake import ClientInfo, agree_on_versions
+from pyclient.descriptions.topics import NewTopic
 from pyclient.errors import ProtocolError
-from pyclient.records import ConsumerGroupMetadata, NewTopic, OffsetAndMetadata, TopicPartition
+from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from tests.unit.codec.random_entities import SPOKEN_PAIRS, entities
 
 PAIRS = [pytest.param(api, version, id=f"{api.title}-v{version}") for api, version in SPOKEN_PAIRS]

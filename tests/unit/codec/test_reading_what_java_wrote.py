@@ -11,7 +11,7 @@ import pytest
 
 from pyclient.codec.batches import RecordBatch, read_batches
 from pyclient.codec.columns import to_arrow
-from pyclient.codec.record import Record
+from pyclient.records.record import Record
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "batches"
 EXPECTED: dict[str, list[dict[str, Any]]] = json.loads((FIXTURES / "expected.json").read_text())

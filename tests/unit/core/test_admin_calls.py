@@ -12,8 +12,8 @@ from pyclient.core.admin.topics import create_partitions_call, create_topics_cal
 from pyclient.core.calls import Again, Anywhere, Call, Done
 from pyclient.core.manager import Request, Use
 from pyclient.descriptions.acls import NOT_ASKED
+from pyclient.descriptions.topics import NewPartitions, NewTopic
 from pyclient.errors import InvalidPartitionsError, NotControllerError, TopicExistsError, UnknownTopicOrPartitionError
-from pyclient.records import NewPartitions, NewTopic
 from tests.unit.core.world import answer, read_request, topic, view
 
 NOT_CONTROLLER, EXISTS, UNKNOWN_TOPIC, INVALID_PARTITIONS, NOT_ALLOWED = 41, 36, 3, 37, 29

@@ -16,8 +16,9 @@ from pyclient.core.admin.cluster import (
 from pyclient.core.calls import Again, Anywhere, Done
 from pyclient.core.handshake import ClientInfo
 from pyclient.descriptions.acls import NOT_ASKED
+from pyclient.descriptions.cluster import ClusterDescription
 from pyclient.errors import BrokerIdNotRegisteredError, ClusterAuthorizationError, DuplicateVoterError, InvalidUpdateVersionError, VoterNotFoundError
-from pyclient.records import ClusterDescription, Node
+from pyclient.records import Node
 from tests.unit.core.test_admin_calls import body, ignore, versions
 from tests.unit.core.world import answer
 

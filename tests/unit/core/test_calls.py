@@ -17,11 +17,12 @@ from pyclient.core.admin.topics import create_topics_call, metadata_call
 from pyclient.core.calls import Again, Call, Calls, Coordinator, Done, KeyType, find_coordinator
 from pyclient.core.group.offsets import commit_call
 from pyclient.core.manager import Request, Use
+from pyclient.descriptions.topics import NewTopic
 from pyclient.errors import (
     ClientClosedError, GroupAuthorizationError, KafkaError, KafkaTimeoutError, ProtocolError, TopicExistsError, UnknownMemberIdError,
     UnknownServerError, UnsupportedVersionError, error_for,
 )
-from pyclient.records import NewTopic, OffsetAndMetadata, TopicPartition
+from pyclient.records import OffsetAndMetadata, TopicPartition
 from tests.unit.core.world import DOUBLING, Sent, World, answer, make_metadata, read_request, topic, view
 
 A0 = TopicPartition("a", 0)

@@ -14,8 +14,8 @@ from pyclient.codec.crc import crc32c
 from pyclient.codec.encode import (
     COMPRESSION_MASK, CRC_END, HEADER_SIZE, LENGTH_END, LOG_APPEND_TIME_BIT, MAGIC, TRANSACTIONAL_BIT, encode_batch,
 )
-from pyclient.codec.record import Record
 from pyclient.errors import CorruptRecordError
+from pyclient.records.record import Record
 from pyclient.testing.fake.model.batch import ATTRIBUTES, ATTRIBUTES_AT, CRC, CRC_AT, NO_PRODUCER, Batch, timed
 from pyclient.testing.fake.model.refusal import RecordError, RefusalError
 from pyclient.testing.fake.model.settings import Settings

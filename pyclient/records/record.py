@@ -10,9 +10,8 @@ from types import GenericAlias
 
 import cython
 from cython.cimports.libc.stdint import int32_t, int64_t
-from cython.cimports.pyclient.codec.members import key_at, set_member, topic_at, value_at
+from cython.cimports.pyclient.records.members import key_at, set_member, topic_at, value_at
 
-from pyclient.errors import with_article
 from pyclient.records import TimestampType
 
 _TYPES: tuple = (TimestampType.NO_TIMESTAMP, TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
@@ -33,7 +32,7 @@ def _headers_tuple(headers: object) -> tuple:
 @cython.cfunc
 def _bytes_or_none(name: str, value: object) -> bytes:
     if value is not None and type(value) is not bytes:
-        raise TypeError(f"{name} is {with_article(type(value).__name__)}; a Record holds bytes or None, a DecodedRecord anything")
+        raise TypeError(f"{name} is of type {type(value).__name__}; a Record holds bytes or None, a DecodedRecord anything")
     return value
 
 

@@ -1,18 +1,14 @@
-"""Plain values of the public interface: partitions, offsets, record metadata, and descriptions of topics and clusters.
+"""Plain values of the public interface: records, partitions, offsets, record metadata and brokers.
 
-Each is immutable, hashable and can be pickled. `Record` itself is compiled and lives in ``pyclient.codec.record``.
+Each is immutable, hashable and can be pickled. `Record` itself is compiled: ``pyclient.records.record``.
 """
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
-from uuid import UUID
 
 from typing_extensions import TypeVar
-
-from pyclient.descriptions.acls import AclOperation
-from pyclient.foreign_calls import answers_foreign_calls
 
 Header: TypeAlias = tuple[str, bytes | None]
 Headers: TypeAlias = Sequence[Header]
@@ -116,59 +112,3 @@ class Node(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port} (node {self.id})"
-
-
-@answers_foreign_calls("NewTopic")
-class NewTopic(NamedTuple):
-    """A topic to create. -1 partitions or replicas: the broker's default. ``configs`` are topic configs by name."""
-
-    name: str
-    partitions: int = -1
-    replication_factor: int = -1
-    configs: Mapping[str, str | int] = {}
-    replica_assignments: Mapping[int, Sequence[int]] = {}
-
-
-class NewPartitions(NamedTuple):
-    """How many partitions a topic shall have in total. ``replica_assignments`` are the replicas' node ids of each
-    partition that is added, the leader first; without them the cluster chooses."""
-
-    total: int
-    replica_assignments: Sequence[Sequence[int]] = ()
-
-
-class PartitionDescription(NamedTuple):
-    """A partition with its leader (None while it has none), replicas and in-sync replicas, as node ids."""
-
-    partition: int
-    leader: int | None
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    offline: tuple[int, ...] = ()
-
-
-class TopicDescription(NamedTuple):
-    """A topic with its id (None on brokers before 2.8) and its partitions, ordered by number.
-
-    ``authorized_operations`` are what this client's user may do with it; None when they were not asked for.
-    """
-
-    name: str
-    topic_id: UUID | None
-    internal: bool
-    partitions: tuple[PartitionDescription, ...]
-    authorized_operations: frozenset[AclOperation] | None = None
-
-
-class ClusterDescription(NamedTuple):
-    """The cluster's id, its live brokers (fenced ones too if those were asked for) and the node id of the controller
-    (None while unknown).
-
-    ``authorized_operations`` are what this client's user may do with the cluster; None when they were not asked for.
-    """
-
-    cluster_id: str | None
-    nodes: tuple[Node, ...]
-    controller: int | None
-    authorized_operations: frozenset[AclOperation] | None = None

@@ -13,8 +13,8 @@ import pytest
 
 from pyclient.codec.batches import read_batches
 from pyclient.codec.encode import encode_batch
-from pyclient.codec.record import DecodedRecord, Record, decoded
 from pyclient.records import TimestampType
+from pyclient.records.record import DecodedRecord, Record, decoded
 
 FULL = Record("orders", 2, 17, 1_700_000_000_000, TimestampType.LOG_APPEND_TIME, b"k", b"v", [("h", None), ("é", b"x")], 4)
 BARE = Record("orders", 0, 0, -1)
@@ -133,8 +133,8 @@ def test_the_timestamp_type_is_a_member_of_the_enum() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"key": "text"}, "key is a str"),
-        ({"value": bytearray(b"x")}, "value is a bytearray"),
+        ({"key": "text"}, "key is of type str"),
+        ({"value": bytearray(b"x")}, "value is of type bytearray"),
         ({"headers": [("a", b""), (b"b", b"")]}, "header 1 is"),
         ({"headers": [("a", "text")]}, "header 0 is"),
     ],

@@ -32,6 +32,6 @@ cdef extern from *:
     """
     int set_member "pyclient_set_member"(object type, const char* name, Py_ssize_t offset, const char* doc) except -1
     # Cython does not give the address of an object's field, but its struct has a name.
-    Py_ssize_t topic_at "offsetof(struct __pyx_obj_8pyclient_5codec_6record_Record, _topic)"
-    Py_ssize_t key_at "offsetof(struct __pyx_obj_8pyclient_5codec_6record_Record, _key)"
-    Py_ssize_t value_at "offsetof(struct __pyx_obj_8pyclient_5codec_6record_Record, _value)"
+    Py_ssize_t topic_at "offsetof(struct __pyx_obj_8pyclient_7records_6record_Record, _topic)"
+    Py_ssize_t key_at "offsetof(struct __pyx_obj_8pyclient_7records_6record_Record, _key)"
+    Py_ssize_t value_at "offsetof(struct __pyx_obj_8pyclient_7records_6record_Record, _value)"
