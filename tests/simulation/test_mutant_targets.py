@@ -59,6 +59,7 @@ def test_a_target_that_does_not_exist_or_is_inherited_is_reported(target: str) -
         resolved(target)
 
 
+@needs_twins
 def test_an_error_of_the_mutant_itself_is_not_taken_for_a_finding() -> None:
     broken = next(each for each in museum() if each.name == "the position moves one offset too far")
     no_batches: Any = None
