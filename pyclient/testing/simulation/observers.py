@@ -6,8 +6,6 @@ from typing import Any
 from pyclient.buffers.batch import Batch
 from pyclient.buffers.pool import Pool
 from pyclient.consumer.core import ConsumerCore
-from pyclient.core.fetching.placement import Placement
-from pyclient.core.fetching.positions import Position
 from pyclient.core.sending.sender import BatchListener
 from pyclient.core.sending.sequencing import PartitionSequence
 from pyclient.records import TopicPartition
@@ -46,11 +44,11 @@ def observe_consumer(name: str, core: ConsumerCore, judge: Judge) -> None:
     judge.facts.second.starts[name] += 1
 
 
-def _observe_rests(placement: Placement, rests: dict[TopicPartition, tuple[int, float]]) -> None:
+def _observe_rests(placement: Any, rests: dict[TopicPartition, tuple[int, float]]) -> None:
     """Remember until when each failed partition is not to be fetched."""
     rests.clear()
 
-    def rested(position: Position, until: float) -> None:
+    def rested(position: Any, until: float) -> None:
         rests[position.tp] = position.generation, until
 
     placement.on_rest = rested
