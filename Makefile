@@ -20,7 +20,10 @@ JUNIT := build/junit
 PYTEST := $(BIN)/pytest
 TWINS := tests/unit/test_partitioners.py tests/unit/test_plugins.py tests/unit/producer/test_bulk_partitions.py tests/unit/buffers \
 	tests/unit/client/test_driver.py tests/unit/core/test_sender.py tests/unit/net/test_interrupted_requests.py tests/simulation/test_mutant_targets.py \
-	tests/simulation/test_hung_brokers.py tests/simulation/test_scenario_mutants.py tests/test_layout.py::test_each_compiled_module_runs_as_what_was_asked_for
+	tests/simulation/test_hung_brokers.py tests/simulation/test_scenario_mutants.py \
+	tests/unit/consumer/test_interrupted_polls.py \
+	tests/unit/processing/test_several_polls.py::test_buffered_records_whose_hand_over_ctrl_c_broke_off_come_again \
+	tests/test_layout.py::test_each_compiled_module_runs_as_what_was_asked_for
 JOBS := 2
 SPARK := 4.2.0
 # Files run in the order of tests/levels.py, not in that of their numbers of tests.

@@ -31,7 +31,7 @@ cdef class Failure(Buffered):
 cdef class FetchBuffer:
     cdef public object on_room
     cdef public object on_data
-    cdef public bint nudged
+    cdef public bint poll_requested
     cdef FlagLock _lock
     cdef readonly object _entries
     cdef Buffered _taken
@@ -57,7 +57,7 @@ cdef class FetchBuffer:
     cpdef object use_up(self, Buffered entry)
     cpdef object give_back(self, Buffered entry, bint last=*)
     cpdef bint ready(self) except -1
-    cpdef object nudge(self)
+    cpdef object request_poll(self)
     cpdef bint take_wake(self) except -1
 
     # Private.

@@ -97,7 +97,7 @@ class FetchBuffer:
         self._awaited: set[TopicPartition] = set()  # whose room the reactor waits for; for any other it need not be woken
         self._bytes_awaited = False
         self._woken = False
-        self.nudged = False
+        self.poll_requested = False
         """The user's thread has a rebalance to carry out; it clears this first."""
 
     def __len__(self) -> int:
@@ -271,9 +271,9 @@ class FetchBuffer:
         """Whether `wake` was called and not taken yet."""
         return self._woken
 
-    def nudge(self) -> None:
+    def request_poll(self) -> None:
         """End a poll's wait: there is a rebalance to carry out."""
-        self.nudged = True
+        self.poll_requested = True
         self.on_data()
 
     def take_wake(self) -> bool:

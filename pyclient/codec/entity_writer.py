@@ -126,6 +126,31 @@ class Writer:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
+    def text(self, text: str | None, flexible: cython.bint) -> cython.int:
+        if text is None:
+            return self.length(-1, flexible, 2)
+        data: bytes = text.encode()
+        self.length(len(data), flexible, 2)
+        return self.raw(data)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def end(self, flexible: cython.bint) -> cython.int:
+        """Close a structure: flexible versions have an (empty) tag section here."""
+        return self.integer(0, 1) if flexible else 0
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def header(self, api: cython.int, version: cython.int, correlation_id: cython.uint, client_id: str | None, flexible: cython.bint) -> cython.int:
+        """Header v2 of flexible versions, v1 of the others; the client id's length is classic in both (KIP-511)."""
+        self.integer(api, 2)
+        self.integer(version, 2)
+        self.integer(correlation_id, 4)
+        self.text(client_id, False)
+        return self.end(flexible)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def sized(self, field: Field, value: object, flexible: cython.bint) -> cython.int:
         data: bytes
         if field.kind == STRING:

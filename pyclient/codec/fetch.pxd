@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 
 
 @cython.final
-cdef class FetchTerms:
+cdef class FetchParameters:
     cdef readonly int max_wait_ms
     cdef readonly int min_bytes
     cdef readonly int max_bytes
@@ -37,8 +37,6 @@ cdef class FetchedPartition:
     cdef readonly int partition_index
     cdef readonly int error_code
     cdef readonly int64_t high_watermark
-    cdef readonly int64_t last_stable_offset
-    cdef readonly int64_t log_start_offset
     cdef readonly int preferred_read_replica
     cdef readonly object records
     cdef readonly list aborted_transactions
@@ -75,5 +73,5 @@ cdef class Cursor:
     cdef bint no_tags(self) noexcept
 
 
-cpdef bytes encode_fetch(int version, unsigned int correlation_id, str client_id, FetchTerms terms, dict topics, dict forgotten)
+cpdef bytes encode_fetch(int version, unsigned int correlation_id, str client_id, FetchParameters parameters, dict topics, dict forgotten)
 cpdef FetchResponse fetch_response(int version, object frame)

@@ -43,7 +43,7 @@ _CONSUMER = cython.declare(cython.int, CONSUMER)
 
 @cython.final
 @cython.cclass
-class FetchTerms:
+class FetchParameters:
     """What one request asks of a broker, besides its partitions. Bytes and milliseconds; fields: fetch.pxd."""
 
     def __init__(self, max_wait_ms: cython.int, min_bytes: cython.int, max_bytes: cython.int, max_partition_bytes: cython.int,
@@ -79,7 +79,7 @@ class PartitionRequest:
 
 
 @cython.ccall
-def encode_fetch(version: cython.int, correlation_id: cython.uint, client_id: str | None, terms: FetchTerms, topics: dict, forgotten: dict) -> bytes:
+def encode_fetch(version: cython.int, correlation_id: cython.uint, client_id: str | None, parameters: FetchParameters, topics: dict, forgotten: dict) -> bytes:
     """The request's bytes, header included, frame length not.
 
     Keys of *topics* and *forgotten* are the bytes of ids from v13 on, else names; values are lists: of *topics* pairs
@@ -87,36 +87,32 @@ def encode_fetch(version: cython.int, correlation_id: cython.uint, client_id: st
     """
     out: Writer = Writer()
     flexible: cython.bint = version >= FLEXIBLE
-    out.integer(_FETCH, 2)
-    out.integer(version, 2)
-    out.integer(correlation_id, 4)
-    _text(out, client_id, False)
-    _end(out, flexible)
+    out.header(_FETCH, version, correlation_id, client_id, flexible)
     if version < NO_REPLICA_ID_SINCE:
         out.integer(_CONSUMER, 4)
-    out.integer(terms.max_wait_ms, 4)
-    out.integer(terms.min_bytes, 4)
-    out.integer(terms.max_bytes, 4)
-    out.integer(terms.isolation, 1)
+    out.integer(parameters.max_wait_ms, 4)
+    out.integer(parameters.min_bytes, 4)
+    out.integer(parameters.max_bytes, 4)
+    out.integer(parameters.isolation, 1)
     if version >= WITH_SESSIONS:
-        out.integer(terms.session_id, 4)
-        out.integer(terms.session_epoch, 4)
+        out.integer(parameters.session_id, 4)
+        out.integer(parameters.session_epoch, 4)
     out.length(len(topics), flexible, 4)
     for topic, partitions in topics.items():
         _topic(out, version, topic, len(partitions))
         for number, requested in partitions:
-            _partition(out, version, number, requested, terms.max_partition_bytes)
-        _end(out, flexible)
+            _partition(out, version, number, requested, parameters.max_partition_bytes)
+        out.end(flexible)
     if version >= WITH_SESSIONS:
         out.length(len(forgotten), flexible, 4)
         for topic, numbers in forgotten.items():
             _topic(out, version, topic, len(numbers))
             for number in numbers:
                 out.integer(number, 4)
-            _end(out, flexible)
+            out.end(flexible)
     if version >= RACK_SINCE:
-        _text(out, terms.rack, flexible)
-    _end(out, flexible)
+        out.text(parameters.rack, flexible)
+    out.end(flexible)
     return out.take()
 
 
@@ -127,7 +123,7 @@ def _topic(out: Writer, version: cython.int, topic: object, partitions: cython.P
     if version >= BY_ID:
         out.raw(topic)
     else:
-        _text(out, topic, version >= FLEXIBLE)
+        out.text(topic, version >= FLEXIBLE)
     return out.length(partitions, version >= FLEXIBLE, 4)
 
 
@@ -143,24 +139,7 @@ def _partition(out: Writer, version: cython.int, number: cython.int, requested: 
     if version >= LOG_START_SINCE:
         out.integer(NO_OFFSET, 8)
     out.integer(most, 4)
-    return _end(out, version >= FLEXIBLE)
-
-
-@cython.cfunc
-@cython.exceptval(-1, check=False)
-def _text(out: Writer, text: str | None, flexible: cython.bint) -> cython.int:
-    if text is None:
-        return out.length(-1, flexible, 2)
-    data: bytes = text.encode()
-    out.length(len(data), flexible, 2)
-    return out.raw(data)
-
-
-@cython.cfunc
-@cython.exceptval(-1, check=False)
-def _end(out: Writer, flexible: cython.bint) -> cython.int:
-    """Close a structure: flexible versions have an (empty) tag section here."""
-    return out.integer(0, 1) if flexible else 0
+    return out.end(version >= FLEXIBLE)
 
 
 # --- the response ----------------------------------------------------------------------------------------------------
@@ -197,13 +176,13 @@ class FetchResponse:
 @cython.ccall
 def fetch_response(version: cython.int, frame: object) -> FetchResponse:
     """The response in *frame*, header included. Raises ProtocolError."""
-    found: FetchResponse = _usual(version, frame) if version >= FLEXIBLE else None
+    found: FetchResponse = _fast_path(version, frame) if version >= FLEXIBLE else None
     return _general(decode_response(Api.FETCH, version, memoryview(frame))) if found is None else found
 
 
 @cython.cfunc
-def _usual(version: cython.int, frame: object) -> FetchResponse:
-    """None if it holds anything unusual, or is damaged."""
+def _fast_path(version: cython.int, frame: object) -> FetchResponse:
+    """None if only the general path can read it, or it is damaged."""
     view: Py_buffer
     PyObject_GetBuffer(frame, cython.address(view), PyBUF_SIMPLE)
     try:
@@ -308,8 +287,8 @@ def _read_partition(cursor: Cursor) -> FetchedPartition:
     if not cursor.has(30):
         return None
     found.partition_index, found.error_code = int32_at(cursor.at), int16_at(cursor.at + 4)
-    found.high_watermark, found.last_stable_offset, found.log_start_offset = int64_at(cursor.at + 6), int64_at(cursor.at + 14), int64_at(cursor.at + 22)
-    cursor.at += 30
+    found.high_watermark = int64_at(cursor.at + 6)
+    cursor.at += 30  # the last stable offset and the start of the log are not used
     if not _read_aborted(cursor, found) or not cursor.has(4):
         return None
     found.preferred_read_replica = int32_at(cursor.at)
@@ -376,8 +355,7 @@ def _general_topic(entity: object) -> FetchedTopic:
 def _general_partition(entity: object) -> FetchedPartition:
     made: FetchedPartition = FetchedPartition.__new__(FetchedPartition)
     made.partition_index, made.error_code = entity.partition_index, entity.error_code
-    made.high_watermark, made.last_stable_offset = entity.high_watermark, entity.last_stable_offset
-    made.log_start_offset = getattr(entity, "log_start_offset", -1)  # since version 5
+    made.high_watermark = entity.high_watermark
     made.preferred_read_replica = getattr(entity, "preferred_read_replica", NO_REPLICA)  # since version 11
     made.records = entity.records
     if entity.aborted_transactions is not None:

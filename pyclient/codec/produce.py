@@ -39,8 +39,8 @@ def encode_produce(version: cython.int, correlation_id: cython.uint, client_id: 
     out: Writer = Writer()
     pieces: list = []
     flexible: cython.bint = version >= FLEXIBLE_SINCE
-    _header(out, version, correlation_id, client_id, flexible)
-    _text(out, transactional_id, flexible)
+    out.header(_PRODUCE, version, correlation_id, client_id, flexible)
+    out.text(transactional_id, flexible)
     out.integer(acks, 2)
     out.integer(timeout_ms, 4)
     out.length(len(topics), flexible, 4)
@@ -48,35 +48,14 @@ def encode_produce(version: cython.int, correlation_id: cython.uint, client_id: 
         if version >= TOPIC_IDS_SINCE:
             out.raw(topic)
         else:
-            _text(out, topic, flexible)
+            out.text(topic, flexible)
         out.length(len(partitions), flexible, 4)
         for partition, records in partitions:
             _records(out, pieces, partition, records, flexible)
-        _end(out, flexible)
-    _end(out, flexible)
+        out.end(flexible)
+    out.end(flexible)
     pieces.append(out.take())
     return pieces
-
-
-@cython.cfunc
-@cython.exceptval(-1, check=False)
-def _header(out: Writer, version: cython.int, correlation_id: cython.uint, client_id: str | None, flexible: cython.bint) -> cython.int:
-    """Header v2 of flexible versions, v1 of the others; the client id's length is classic in both (KIP-511)."""
-    out.integer(_PRODUCE, 2)
-    out.integer(version, 2)
-    out.integer(correlation_id, 4)
-    _text(out, client_id, False)
-    return _end(out, flexible)
-
-
-@cython.cfunc
-@cython.exceptval(-1, check=False)
-def _text(out: Writer, text: str | None, flexible: cython.bint) -> cython.int:
-    if text is None:
-        return out.length(-1, flexible, 2)
-    data: bytes = text.encode()
-    out.length(len(data), flexible, 2)
-    return out.raw(data)
 
 
 @cython.cfunc
@@ -90,14 +69,7 @@ def _records(out: Writer, pieces: list, partition: cython.int, records: object, 
     out.length(size, flexible, 4)
     pieces.append(out.take())
     pieces.extend(records)
-    return _end(out, flexible)
-
-
-@cython.cfunc
-@cython.exceptval(-1, check=False)
-def _end(out: Writer, flexible: cython.bint) -> cython.int:
-    """Close a structure: flexible versions have an (empty) tag section here."""
-    return out.integer(0, 1) if flexible else 0
+    return out.end(flexible)
 
 
 # --- the response ----------------------------------------------------------------------------------------------------

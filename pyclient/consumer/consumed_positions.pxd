@@ -51,12 +51,12 @@ cdef class ConsumedPositions:
 
 
 cdef class CommitState:
-    cdef readonly bint counts_done
     cdef dict _positions
     cdef dict _uncommitted
     cdef dict _committed
 
     cpdef object update(self, object positions)
+    cpdef object taken(self, RecordRuns records)
 
     # Private.
     cdef object _compare(self, object tp, object position)

@@ -100,8 +100,7 @@ class ConsumedPositions:
 
     def _collect_in_transit(self, limit: int, bounds: Bounds) -> Records[Any, Any]:
         records = self._collect(limit, bounds)
-        if self._consumed.counts_done:
-            self._consumed.taken(records)
+        self._consumed.taken(records)
         self.in_transit, self._taking = records, None
         return records
 
@@ -336,11 +335,7 @@ class CommitState:
     Every poll looks for uncommitted positions, so they are kept apart.
     """
 
-    counts_done: bool
-    """Whether `taken` has to be called."""
-
     def __init__(self) -> None:
-        self.counts_done = False
         self._positions: dict[TopicPartition, OffsetAndMetadata] = {}
         self._uncommitted: dict[TopicPartition, OffsetAndMetadata] = {}
         self._committed: dict[TopicPartition, int] = {}
@@ -408,7 +403,6 @@ class StoredOffsets(CommitState):
 
     def __init__(self) -> None:
         super().__init__()
-        self.counts_done = True
         self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
         self._done_offsets = DoneOffsets()
         self._done: deque[tuple[TopicPartition, int]] = deque()  # from any thread; the consumer's own looks at it

@@ -48,7 +48,7 @@ class ConsumerCore(ClientCore):
         isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
         self.buffer = FetchBuffer()
         self._offload = Offload(self.environment, self.reactor, ASSIGNOR_THREAD, self.driver.wake)
-        self.membership = membership(self, config, config.group_id, self._offload, self.buffer.nudge) if config.group_id else None
+        self.membership = membership(self, config, config.group_id, self._offload, self.buffer.request_poll) if config.group_id else None
         self.commits = Commits(self, config, self.membership)
         self.lookups = OffsetLookups(self.metadata, isolation=isolation, request_timeout=self.request_timeout, backoff=self.backoff)
         self.fetcher = Fetcher(
@@ -323,7 +323,7 @@ class ConsumerCore(ClientCore):
 
     def on_refused(self, error: AuthenticationError) -> None:
         """End a waiting poll, which raises the error."""
-        self.buffer.nudge()
+        self.buffer.request_poll()
 
     async def close(self) -> None:
         """Close, and end a poll that waits."""

@@ -30,7 +30,7 @@ class DataWaiter:
         try:
             while True:
                 waiter = self._waiter = Waiter(self._reactor)
-                if buffer.woken or buffer.nudged or buffer.ready():
+                if buffer.woken or buffer.poll_requested or buffer.ready():
                     break
                 if not self._reactor.run_until(waiter, None if timeout is None else max(0.0, until - seconds_of(self._clock))):
                     break
@@ -42,7 +42,7 @@ class DataWaiter:
         """Await data, a wakeup or a rebalance; False when *timeout* seconds passed without."""
         try:
             async with Timeout(self._reactor, timeout):
-                while not (has_data() or self._buffer.woken or self._buffer.nudged):
+                while not (has_data() or self._buffer.woken or self._buffer.poll_requested):
                     self._event.clear()
                     await self._event.wait()
         except TimeoutError:

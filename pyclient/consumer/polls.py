@@ -82,7 +82,7 @@ class GroupPolls:
 
     def due(self) -> bool:
         """Whether the group has something for the user's thread to carry out."""
-        return self._buffer.nudged or (self._group is not None and (self._group.wants_poll or self._group.failure is not None))
+        return self._buffer.poll_requested or (self._group is not None and (self._group.wants_poll or self._group.failure is not None))
 
 
 class Polls:
@@ -137,11 +137,9 @@ class Polls:
 
     def auto_commit(self) -> None:
         """Commit what earlier polls returned, every auto_commit_interval_ms, also while a poll waits (C21)."""
-        pending = bool(self._pending_commits.commits)
-        if pending:
+        if self._pending_commits.commits:
             self._pending_commits.run_callbacks(log_failure)
-            pending = bool(self._pending_commits.commits)
-        if pending or not self._consumed_positions.auto_commit_is_due() or not self._core.may_auto_commit:
+        if self._pending_commits.commits or not self._consumed_positions.auto_commit_is_due() or not self._core.may_auto_commit:
             return
         positions = self._consumed_positions.begin_auto_commit()
         if positions:

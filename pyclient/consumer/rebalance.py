@@ -58,13 +58,13 @@ class Rebalancing(GroupPolls):
             BaseException: the first exception of a listener, after everything is done (G10); or the reason why this
                 consumer cannot be a member of the group.
         """
-        self._core.buffer.nudged = False
+        self._core.buffer.poll_requested = False
         if self._group is None:
             return
         try:
             yield from self._carry_out()
         except BaseException:
-            self._core.buffer.nudge()  # there may be more to do
+            self._core.buffer.request_poll()  # there may be more to do
             raise
 
     def _carry_out(self) -> Steps[Step, None]:

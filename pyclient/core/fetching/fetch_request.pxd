@@ -1,7 +1,7 @@
 # C interface: as of `Request`, whose methods these replace.
 cimport cython
 
-from pyclient.codec.fetch cimport FetchTerms, PartitionRequest, encode_fetch, fetch_response
+from pyclient.codec.fetch cimport FetchParameters, PartitionRequest, encode_fetch, fetch_response
 from pyclient.core.fetching.sessions cimport Session, SessionRequest
 from pyclient.core.manager cimport Request
 
@@ -14,7 +14,7 @@ cdef int _SESSIONS_SINCE
 cdef class FetchRequest(Request):
     cdef readonly Session session
     cdef readonly SessionRequest session_request
-    cdef readonly FetchTerms terms
+    cdef readonly FetchParameters parameters
     cdef readonly Py_ssize_t reserved
     cdef readonly double wait
     cdef readonly double began
@@ -30,5 +30,5 @@ cdef class FetchRequest(Request):
 cdef object _key(object topic, PartitionRequest requested, bint by_id)
 
 @cython.locals(made=FetchRequest)
-cpdef FetchRequest fetch_request(object node, Session session, SessionRequest session_request, FetchTerms terms, double timeout, object on_end,
+cpdef FetchRequest fetch_request(object node, Session session, SessionRequest session_request, FetchParameters parameters, double timeout, object on_end,
                                  double now=*, double wait=*, Py_ssize_t reserved=*, object use=*)

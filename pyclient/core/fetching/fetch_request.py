@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from pyclient.codec.apis import Api, VersionRange
-from pyclient.codec.fetch import SESSIONS_SINCE, TOPIC_IDS_SINCE, FetchResponse, FetchTerms, PartitionRequest, encode_fetch, fetch_response
+from pyclient.codec.fetch import SESSIONS_SINCE, TOPIC_IDS_SINCE, FetchResponse, FetchParameters, PartitionRequest, encode_fetch, fetch_response
 from pyclient.codec.messages import Buffer
 from pyclient.core.fetching.sessions import Session, SessionRequest
 from pyclient.core.manager import Frame, Outcome, Request, Use
@@ -24,7 +24,7 @@ class FetchRequest(Request):
 
     session: Session
     session_request: SessionRequest
-    terms: FetchTerms
+    parameters: FetchParameters
     reserved: int
     """Bytes of the buffer that the response may need."""
     wait: float
@@ -36,7 +36,7 @@ class FetchRequest(Request):
     def encode(self, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
         """As `Request.encode`."""
         by_id = version >= _TOPIC_IDS_SINCE
-        return [encode_fetch(version, correlation_id, client_id, self.terms, self._topics(version, by_id), self._forgotten(by_id))]
+        return [encode_fetch(version, correlation_id, client_id, self.parameters, self._topics(version, by_id), self._forgotten(by_id))]
 
     def decode(self, version: int, frame: Frame) -> FetchResponse:
         """As `Request.decode`."""
@@ -75,13 +75,13 @@ def _key(topic: str, requested: PartitionRequest, by_id: bool) -> TopicKey:
     return requested.topic_id
 
 
-def fetch_request(node: int, session: Session, session_request: SessionRequest, terms: FetchTerms, timeout: float, on_end: OnEnd,
+def fetch_request(node: int, session: Session, session_request: SessionRequest, parameters: FetchParameters, timeout: float, on_end: OnEnd,
                   now: float = 0.0, wait: float = 0.0, reserved: int = 0, use: Use = Use.FETCH) -> FetchRequest:
     """A fetch from *node*, which may hold it for *wait* seconds; *timeout* is in seconds."""
     made: FetchRequest = FetchRequest.__new__(FetchRequest)
     made.session = session
     made.session_request = session_request
-    made.terms = terms
+    made.parameters = parameters
     made.reserved = reserved
     made.wait = made.held = wait
     made.began = now

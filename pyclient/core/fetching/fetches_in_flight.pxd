@@ -1,6 +1,6 @@
 # C interface: each fetch begins and ends here.
 from pyclient.buffers.fetch_buffer cimport FetchBuffer
-from pyclient.codec.fetch cimport FetchTerms
+from pyclient.codec.fetch cimport FetchParameters
 from pyclient.core.fetching.fetch_request cimport FetchRequest, fetch_request
 from pyclient.core.fetching.sessions cimport Session, SessionRequest
 
@@ -31,4 +31,4 @@ cdef class FetchesInFlight:
     cdef Py_ssize_t _free(self) except -1
 
 
-cpdef FetchTerms terms(SessionRequest request, object limits, Py_ssize_t max_bytes, double wait, object rack)
+cpdef FetchParameters fetch_parameters(SessionRequest request, object limits, Py_ssize_t max_bytes, double wait, object rack)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyclient.buffers.fetch_buffer import FetchBuffer
-from pyclient.codec.fetch import FetchTerms
+from pyclient.codec.fetch import FetchParameters
 from pyclient.core.fetching.fetch_request import FetchRequest, OnEnd, fetch_request
 from pyclient.core.fetching.limits import FetchLimits
 from pyclient.core.fetching.sessions import Session, SessionRequest
@@ -64,7 +64,7 @@ class FetchesInFlight:
         limits = self._limits
         reserved = min(room, len(session_request.all_partitions) * limits.max_partition_bytes)
         wait = min(self._fetch_wait.max_wait(now), limits.max_wait) if self._buffer.ready() else limits.max_wait
-        fetch = fetch_request(node, session, session_request, terms(session_request, limits, room, wait, rack), limits.timeout, self._on_end,
+        fetch = fetch_request(node, session, session_request, fetch_parameters(session_request, limits, room, wait, rack), limits.timeout, self._on_end,
                               now, wait, reserved)
         self._fetches[node] = fetch
         self.reserved += reserved
@@ -92,7 +92,7 @@ class FetchesInFlight:
         return min(room, limits.max_bytes) if room >= limits.max_partition_bytes else 0
 
 
-def terms(request: SessionRequest, limits: FetchLimits, max_bytes: int, wait: float, rack: str) -> FetchTerms:
+def fetch_parameters(request: SessionRequest, limits: FetchLimits, max_bytes: int, wait: float, rack: str) -> FetchParameters:
     """For at most *max_bytes* of records after at most *wait* seconds."""
-    return FetchTerms(int(wait * 1000 + 0.5), limits.min_bytes, max_bytes, limits.max_partition_bytes, limits.isolation, request.id, request.epoch,
+    return FetchParameters(int(wait * 1000 + 0.5), limits.min_bytes, max_bytes, limits.max_partition_bytes, limits.isolation, request.id, request.epoch,
                       rack)

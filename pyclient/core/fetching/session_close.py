@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pyclient.core.fetching.fetch_request import FetchRequest, fetch_request
-from pyclient.core.fetching.fetches_in_flight import terms
+from pyclient.core.fetching.fetches_in_flight import fetch_parameters
 from pyclient.core.fetching.limits import FetchLimits
 from pyclient.core.fetching.sessions import SessionRequest
 from pyclient.core.fetching.sources import Sources
@@ -41,7 +41,7 @@ class SessionClose:
                 yield self._request(node, use, request)
 
     def _request(self, node: int, use: Use, request: SessionRequest) -> Request:
-        return fetch_request(node, self._sources.session(node), request, terms(request, self._limits, 0, 0.0, ""), self._limits.request_timeout,
+        return fetch_request(node, self._sources.session(node), request, fetch_parameters(request, self._limits, 0, 0.0, ""), self._limits.request_timeout,
                              self._ended, use=use)
 
     def _ended(self, _fetch: FetchRequest, _now: float, _outcome: Outcome) -> None:

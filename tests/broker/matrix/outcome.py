@@ -45,7 +45,7 @@ class Outcome:
     lines: list[str]
     metrics: Mapping[str, list[str]]
     """The names of each client's metrics."""
-    figures: Mapping[str, Mapping[str, float]]
+    values: Mapping[str, Mapping[str, float]]
     """The values of those that depend on nothing but the scenario."""
     sizes: Mapping[str, Mapping[str, float]] = attrs.field(eq=False)
     """The values of `BY_CODEC`."""
@@ -56,17 +56,17 @@ class Outcome:
             return normal(str(value), names)
 
         def chosen(which: Callable[[str, str], bool]) -> Mapping[str, Mapping[str, float]]:
-            return {client: {name: value for name, value in figures.items() if which(client, name)} for client, figures in metrics.items()}
+            return {client: {name: value for name, value in found.items() if which(client, name)} for client, found in metrics.items()}
 
-        metrics = {client: {plain(name): value for name, value in figures.items()} for client, figures in seen.metrics.items()}
+        metrics = {client: {plain(name): value for name, value in found.items()} for client, found in seen.metrics.items()}
         return cls(
             delivered={what: [plain(tuple(each)) for each in those] for what, those in seen.delivered.items()},
             read={what: [plain(fields(each)) for each in those] for what, those in seen.read.items()},
             committed=plain(seen.committed),
             errors={what: plain(error) for what, error in seen.errors.items()},
             lines=sorted((plain(line) for line in lines if not one_state_more(line)), key=subject),
-            metrics={client: sorted(figures) for client, figures in metrics.items()},
-            figures=chosen(is_figure),
+            metrics={client: sorted(found) for client, found in metrics.items()},
+            values=chosen(is_steady_value),
             sizes=chosen(is_size),
         )
 
@@ -99,7 +99,7 @@ def fields(record: Record) -> tuple[Any, ...]:
 _DECLARED: Final = {name: metric for metric in DECLARED for labelled in (False, True) for name in metric.names(labelled)}
 
 
-def is_figure(client: str, name: str) -> bool:
+def is_steady_value(client: str, name: str) -> bool:
     """Whether the value depends on the scenario alone."""
     return is_steady(client, name) and declared(name) not in BY_CODEC
 

@@ -2,7 +2,7 @@
 the same records, metrics and log lines.
 
 What is expected is what the first cell gives: plain, sync, without compression. Compression may change the size of
-batches, and its ratio to the size of their records (`outcome.BY_CODEC`), and nothing else: these figures are compared
+batches, and its ratio to the size of their records (`outcome.BY_CODEC`), and nothing else: these values are compared
 with those of the first cell that has the codec. All names of metrics are compared; of their values all but times,
 rates, and what `outcome.NOT_COMPARED` and `outcome.RACING` list, each with its reason.
 """

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kio.index import load_response_schema
 
 from pyclient.codec.apis import SPOKEN, Api
-from pyclient.codec.fetch import NO_REPLICA, TOPIC_IDS_SINCE, FetchResponse, FetchTerms, PartitionRequest, encode_fetch, fetch_response
+from pyclient.codec.fetch import NO_REPLICA, TOPIC_IDS_SINCE, FetchResponse, FetchParameters, PartitionRequest, encode_fetch, fetch_response
 from pyclient.codec.messages import decode_response, encode_request, encode_response
 from pyclient.errors import ProtocolError
 from tests.unit.codec.random_entities import entities
@@ -21,7 +21,7 @@ from tests.unit.codec.test_messages import kios_response
 VERSIONS = range(SPOKEN[Api.FETCH].low, SPOKEN[Api.FETCH].high + 1)
 INT32 = st.integers(0, 2**31 - 1)
 OFFSETS = st.integers(-1, 2**63 - 1)
-TERMS = st.builds(FetchTerms, INT32, INT32, INT32, INT32, st.sampled_from([0, 1]), INT32, st.integers(-1, 2**31 - 1), st.text("ab-é", max_size=200))
+PARAMETERS = st.builds(FetchParameters, INT32, INT32, INT32, INT32, st.sampled_from([0, 1]), INT32, st.integers(-1, 2**31 - 1), st.text("ab-é", max_size=200))
 REQUESTED = st.builds(PartitionRequest, OFFSETS, st.just(3), st.integers(-1, 2**31 - 1), st.integers(-1, 2**31 - 1), st.none())
 
 
@@ -30,22 +30,22 @@ REQUESTED = st.builds(PartitionRequest, OFFSETS, st.just(3), st.integers(-1, 2**
 
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=30)
-@given(data=st.data(), terms=TERMS, client_id=st.none() | st.just("client-é"))
-def test_a_request_is_written_as_the_general_encoder_writes_it(version: int, data: st.DataObject, terms: FetchTerms, client_id: str | None) -> None:
+@given(data=st.data(), parameters=PARAMETERS, client_id=st.none() | st.just("client-é"))
+def test_a_request_is_written_as_the_general_encoder_writes_it(version: int, data: st.DataObject, parameters: FetchParameters, client_id: str | None) -> None:
     keys: Any = st.binary(min_size=16, max_size=16) if version >= TOPIC_IDS_SINCE else st.text("abc-é", max_size=200)
     topics = data.draw(st.dictionaries(keys, st.lists(st.tuples(INT32, REQUESTED), max_size=3), max_size=3))
     forgotten = data.draw(st.dictionaries(keys, st.lists(INT32, max_size=3), max_size=3))
-    assert encode_fetch(version, 7, client_id, terms, topics, forgotten) == encode_request(
-        Api.FETCH, version, 7, client_id, fields(version, terms, topics, forgotten))
+    assert encode_fetch(version, 7, client_id, parameters, topics, forgotten) == encode_request(
+        Api.FETCH, version, 7, client_id, fields(version, parameters, topics, forgotten))
 
 
-def fields(version: int, terms: FetchTerms, topics: Any, forgotten: Any) -> dict[str, object]:
+def fields(version: int, parameters: FetchParameters, topics: Any, forgotten: Any) -> dict[str, object]:
     return {
-        "replica_id": -1, "max_wait": datetime.timedelta(milliseconds=terms.max_wait_ms), "min_bytes": terms.min_bytes, "max_bytes": terms.max_bytes,
-        "isolation_level": terms.isolation, "session_id": terms.session_id, "session_epoch": terms.session_epoch, "rack_id": terms.rack,
+        "replica_id": -1, "max_wait": datetime.timedelta(milliseconds=parameters.max_wait_ms), "min_bytes": parameters.min_bytes, "max_bytes": parameters.max_bytes,
+        "isolation_level": parameters.isolation, "session_id": parameters.session_id, "session_epoch": parameters.session_epoch, "rack_id": parameters.rack,
         "topics": [{**named(version, key), "partitions": [
             {"partition": number, "fetch_offset": each.offset, "current_leader_epoch": each.leader_epoch, "last_fetched_epoch": each.last_epoch,
-             "partition_max_bytes": terms.max_partition_bytes} for number, each in partitions]} for key, partitions in topics.items()],
+             "partition_max_bytes": parameters.max_partition_bytes} for number, each in partitions]} for key, partitions in topics.items()],
         "forgotten_topics_data": [{**named(version, key), "partitions": numbers} for key, numbers in forgotten.items()],
     }
 
@@ -60,7 +60,7 @@ def named(version: int, key: Any) -> dict[str, object]:
 def seen(found: FetchResponse) -> Any:
     return (found.error_code, found.session_id, found.throttle_time, [
         (topic.name, topic.id, [(
-            part.partition_index, part.error_code, part.high_watermark, part.last_stable_offset, part.log_start_offset, part.preferred_read_replica,
+            part.partition_index, part.error_code, part.high_watermark, part.preferred_read_replica,
             None if part.records is None else bytes(part.records),
             None if part.aborted_transactions is None else [(each.producer_id, each.first_offset) for each in part.aborted_transactions],
             part.diverging_epoch, part.current_leader) for part in topic.partitions]) for topic in found.topics])
@@ -70,7 +70,7 @@ def expected(message: Any) -> Any:
     """The same of kio's entity."""
     return (getattr(message, "error_code", 0), getattr(message, "session_id", 0), message.throttle_time, [
         (getattr(topic, "topic", None), topic_id(topic), [(
-            part.partition_index, part.error_code, part.high_watermark, part.last_stable_offset, getattr(part, "log_start_offset", -1),
+            part.partition_index, part.error_code, part.high_watermark,
             getattr(part, "preferred_read_replica", NO_REPLICA), None if part.records is None else bytes(part.records),
             None if part.aborted_transactions is None else [(each.producer_id, each.first_offset) for each in part.aborted_transactions],
             getattr(part, "diverging_epoch", None) if differs(part, "diverging_epoch") else None,

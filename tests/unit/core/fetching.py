@@ -15,7 +15,7 @@ from pyclient.codec.encode import encode_batch
 from pyclient.codec.fetch import TOPIC_IDS_SINCE, FetchResponse, fetch_response
 from pyclient.core.fetching.fetch_request import fetch_request
 from pyclient.core.fetching.fetcher import Fetcher
-from pyclient.core.fetching.fetches_in_flight import terms
+from pyclient.core.fetching.fetches_in_flight import fetch_parameters
 from pyclient.core.fetching.limits import FetchLimits
 from pyclient.core.fetching.lookups import EARLIEST, OffsetLookups
 from pyclient.core.fetching.sessions import Session, SessionRequest
@@ -113,7 +113,7 @@ def offsets_of(sent: Sent) -> dict[TopicPartition, int]:
 
 def request_of(session: Session, request: SessionRequest, version: int) -> Any:
     """The fetch that it is part of, as a broker reads it."""
-    return read_request(fetch_request(1, session, request, terms(request, LIMITS, 1, 0, ""), 1, lambda *_: None), version)
+    return read_request(fetch_request(1, session, request, fetch_parameters(request, LIMITS, 1, 0, ""), 1, lambda *_: None), version)
 
 
 def response_with(version: int, topics: Mapping[UUID | str, Iterable[int]], **fields: object) -> FetchResponse:

@@ -17,6 +17,7 @@ from pyclient.processing import ATTEMPTS, AsyncExactlyOnce, ExactlyOnce, Output
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.control import Fail
 from tests.interrupted_at import interrupted_at
+from tests.twins import PURE
 from tests.unit.processing.test_exactly_once import LIMIT_S, SOON, UNKNOWN_MEMBER_ID, committed, reader, run_until, values, writer
 from tests.waiting import eventually
 
@@ -115,7 +116,7 @@ def test_a_transaction_ends_when_a_rebalance_waits(kafka: FakeCluster) -> None:
 
     def disturbed(record: Record) -> Output:
         if record.offset == 0:
-            consumer._core.buffer.nudge()
+            consumer._core.buffer.request_poll()
         return witness(record)
 
     with reader(kafka) as consumer, writer(kafka) as producer:
@@ -438,10 +439,10 @@ def test_buffered_records_count_as_a_poll_for_its_interval_unless_one_waits(kafk
         read_a_poll(consumer)
         group = consumer._core.member()
         group.polled_at = 0.0
-        consumer._core.buffer.nudge()
+        consumer._core.buffer.request_poll()
         assert not consumer._poll_buffered()
         assert group.polled_at == 0.0
-        consumer._core.buffer.nudged = False
+        consumer._core.buffer.poll_requested = False
         consumer._rebalancing.polled_at = consumer._core.clock() - LIMIT_S
         assert consumer._poll_buffered()
         assert group.polled_at > 0.0
@@ -483,4 +484,4 @@ def test_buffered_records_whose_hand_over_ctrl_c_broke_off_come_again(kafka: Fak
             eventually(consumer._core.buffer.ready)
             number += 1
     assert offsets(kept[0]) == list(range(POLL, 2 * POLL))
-    assert number > 5
+    assert number > (10 if PURE else 5)  # compiled functions begin unseen
