@@ -22,9 +22,9 @@ from tests.waiting import eventually
 class CountedPoller:
     """Another poller, and which threads sleep in it."""
 
-    def __init__(self, inner: Poller) -> None:
+    def __init__(self, inner: Poller, *, wakes_any: bool) -> None:
         self._inner = inner
-        self.shared, self.wakes_any = inner.shared, inner.wakes_any
+        self.shared, self.wakes_any = inner.shared, wakes_any
         self.sleepers: set[int] = set()
         self.most: int = 0
         for name in ("register", "arm", "unregister", "wake", "set_deadline", "close"):
@@ -43,8 +43,9 @@ class CountedPoller:
 class Threads:
     """A reactor, its background thread and callers."""
 
-    def __init__(self, make: Make, *, background: bool = True) -> None:
-        self.poller = CountedPoller(make())
+    def __init__(self, make: Make, *, background: bool = True, wakes_any: bool | None = None) -> None:
+        inner = make()
+        self.poller = CountedPoller(inner, wakes_any=inner.wakes_any if wakes_any is None else wakes_any)
         self.reactor = Reactor(self.poller)  # type: ignore[arg-type]  # its other methods are the inner one's
         self.background = threading.Thread(target=self.reactor.run_forever, daemon=True)
         self.callers: list[threading.Thread] = []
@@ -230,6 +231,20 @@ def test_the_background_thread_stands_aside_while_a_caller_is_in_the_poller_and_
             assert seen[-1] == threads.background.ident
         finally:
             threads.close()
+
+
+@shared_pollers
+def test_the_background_thread_sleeps_beside_a_caller_in_a_poller_that_decides_itself_whom_it_wakes(make: Make) -> None:
+    threads = Threads(make, background=False, wakes_any=False)
+    waiter = Waiter(threads.reactor)
+    try:
+        caller = threads.wait(0, waiter)
+        eventually(lambda: threads.poller.sleepers == {caller.ident}, every_s=0.001)
+        threads.background.start()
+        eventually(lambda: threads.poller.sleepers == {caller.ident, threads.background.ident}, every_s=0.001)
+        waiter.end()
+    finally:
+        threads.close()
 
 
 @shared_pollers
