@@ -200,6 +200,11 @@ STRANDED: Final = Script(name="consumer-stranded", api=Api.CONSUMER_GROUP_HEARTB
     heartbeat("b"), heartbeat("b", owned={"topic": range(3, 6)}), seen(), heartbeat("b", pattern="nothing", owned={"topic": range(3, 6)}), heartbeat("b", owned={}),
     *(step for _ in range(30) for step in (heartbeat("a"), heartbeat("b"))), seen(),
 ))
+# Replaced before its member heard of the target: the group is stable without those partitions.
+STRANDED_EARLY: Final = Script(name="consumer-stranded-early", api=Api.CONSUMER_GROUP_HEARTBEAT, since=1, acts=(
+    *PREPARED, enter("a", pattern=named("topi[a-d]")), until_group_epoch(2), enter("b", assignor="range"), heartbeat("a", pattern="nothing"), seen(),
+    *(step for _ in range(30) for step in (heartbeat("a"), heartbeat("b"))), seen(),
+))
 
 
 def grow(count: int) -> Step:
@@ -348,7 +353,7 @@ CLASSIC_MEMBERS: Final = Script(name="consumer-classic-members", api=Api.JOIN_GR
     leave((got("c", "member_id"), None)), classic_join("x", "unknown"), classic_join("x", "unknown", instance="five", since=5), seen(), gone("n"), described(GROUP),
     leave(("unknown", None), ("", "one")), described(GROUP),
 ))
-SCRIPTS: Final = (ONE, THREE, UNEVEN, MANY, STATIC, FENCED, WRONG, ASSIGNORS, SUBSCRIPTIONS, PATTERNS, STRANDED, TOPICS, LATE, DESCRIBED, LISTED, DELETED, COMMITS, FETCHED,
+SCRIPTS: Final = (ONE, THREE, UNEVEN, MANY, STATIC, FENCED, WRONG, ASSIGNORS, SUBSCRIPTIONS, PATTERNS, STRANDED, STRANDED_EARLY, TOPICS, LATE, DESCRIBED, LISTED, DELETED, COMMITS, FETCHED,
                   UNWANTED, OTHER_KIND, UPGRADE, STATIC_UPGRADE, NOT_UPGRADED, CLASSIC_MEMBERS)
 
 # ---- with an interval between target assignments ---------------------------------------------------------------------

@@ -186,6 +186,16 @@ def test_a_pattern_without_subscribers_is_forgotten(group: ConsumerGroup, topics
     assert (first.has(), group.patterns) == ([], {})
 
 
+def test_a_member_whose_pattern_was_replaced_is_stable_without_what_the_old_one_matched(group: ConsumerGroup, topics: Topics) -> None:
+    first = Client(group, topics, "a", pattern="t.*")
+    first.step()
+    group.match(topics.catalog, 0)
+    first.resubscribe(pattern="unresolved")
+    Client(group, topics, "b").step()  # the target that is computed for it still has the old pattern's topics
+    first.step()
+    assert (first.has(), len(group.targets["a"]), group.state) == ([], 4, ConsumerState.STABLE)
+
+
 def test_new_topics_and_age_are_reasons_to_look_again_but_not_too_often(group: ConsumerGroup, topics: Topics) -> None:
     Client(group, topics, "a", pattern="t.*").step()
     group.match(topics.catalog, 100)

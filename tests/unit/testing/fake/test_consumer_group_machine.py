@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pyclient.testing.fake.model.consumer_group import ConsumerGroup, ConsumerState
-from pyclient.testing.fake.model.reconciliation import ConsumerMember
+from pyclient.testing.fake.model.reconciliation import ConsumerMember, Place
 from pyclient.testing.fake.model.refusal import RefusalError
 from tests.unit.testing.fake.consumers import ClassicClient, Client, Topics, settle
 
@@ -188,7 +188,9 @@ class Consumers(RuleBasedStateMachine):
             case ConsumerState.EMPTY:
                 assert not self.group.owners()
             case ConsumerState.STABLE:
-                assert self.group.owners() == {place: name for name, places in self.group.targets.items() for place in places}
+                owners, targets = self.group.owners(), {place: name for name, places in self.group.targets.items() for place in places}
+                assert owners.items() <= targets.items()
+                assert not any(self.wants(targets[place], place) for place in targets.keys() - owners)
                 assert not any(each.revoking for each in self.group.members.values())
 
     def teardown(self) -> None:
@@ -220,6 +222,12 @@ class Consumers(RuleBasedStateMachine):
             visitor = Client(self.group, self.topics, "a visitor")
             visitor.heartbeat()
             visitor.leave()
+
+    def wants(self, name: str, place: Place) -> bool:
+        """Whether a member is subscribed to the partition's topic by its last heartbeat; its target may be older."""
+        member = self.group.members[name]
+        matched = self.group.patterns.get(member.pattern)
+        return place in self.topics.places(*member.topics, *(matched.topics if matched is not None else ()))
 
     def wanted_by(self, client: Client) -> set[Any]:
         matched = self.group.patterns.get(client.pattern or "")
