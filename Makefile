@@ -22,6 +22,8 @@ TWINS := tests/unit/test_partitioners.py tests/unit/test_plugins.py tests/unit/p
 	tests/unit/client/test_driver.py tests/unit/core/test_sender.py tests/unit/net/test_interrupted_requests.py tests/simulation/test_mutant_targets.py \
 	tests/simulation/test_hung_brokers.py tests/simulation/test_scenario_mutants.py \
 	tests/unit/consumer/test_interrupted_polls.py \
+	tests/threads/test_interrupts.py::test_ctrl_c_in_any_function_of_a_poll_loses_no_record \
+	tests/threads/test_interrupts.py::test_a_listener_that_ctrl_c_ended_at_any_byte_code_is_none_for_the_next_call \
 	tests/unit/processing/test_several_polls.py::test_buffered_records_whose_hand_over_ctrl_c_broke_off_come_again \
 	tests/test_layout.py::test_each_compiled_module_runs_as_what_was_asked_for
 JOBS := 2

@@ -39,6 +39,7 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
     """`Consumer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 
     _awaits = True
+    _current_user = staticmethod(asyncio.current_task)
 
     def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: AnyAsyncRebalanceListener | None = None,
                  key_deserializer: AnyDeserializer[K_co] | None = None, value_deserializer: AnyDeserializer[V_co] | None = None,
@@ -153,7 +154,7 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
         """
         if foreign:
             raise unknown_keywords("consumer", "poll", foreign, type(self))
-        limit, wait = self._limit(max_records), self._poll_time(timeout)
+        limit, wait = self._polls.limit(max_records), self._polls.time(timeout)
         self._core.check_open()
         self._pending_commits.run_callbacks()
         held = self._single_user.outside_listeners.__enter__()
@@ -189,7 +190,7 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
 
     async def _poll_records(self, limit: int, timeout: float | None) -> Records[K_co, V_co]:
         taken = self._polls.begin(limit)
-        return taken or await self._drive(self._wait_for_records(taken, limit, timeout))
+        return taken or await self._drive(self._polls.wait(taken, limit, timeout))
 
     def wakeup(self) -> None:
         """Make a waiting poll, or the next one, raise `WakeupError`. Any thread may call it."""
@@ -393,9 +394,6 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
         self._core.check_open()
         turn = self._core.commits.order.announce()  # now: a commit that is awaited before the task begins comes after it
         return self._portal.submit(lambda: make(turn))
-
-    def _user(self) -> object:
-        return asyncio.current_task()
 
     def _perform(self, step: Step) -> Coroutine[Any, Any, Any]:
         return step.run_async(self._portal)

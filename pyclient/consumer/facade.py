@@ -51,6 +51,7 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
     """
 
     _awaits = False
+    _current_user = staticmethod(threading.get_ident)
 
     def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: AnyRebalanceListener | None = None,
                  key_deserializer: AnyDeserializer[K_co] | None = None, value_deserializer: AnyDeserializer[V_co] | None = None,
@@ -164,7 +165,7 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
         """
         if foreign:
             raise unknown_keywords("consumer", "poll", foreign, type(self))
-        limit, wait = self._limit(max_records), self._poll_time(timeout)
+        limit, wait = self._polls.limit(max_records), self._polls.time(timeout)
         if self._pending_commits.commits:
             self._pending_commits.run_callbacks()
         held = self._single_user.outside_listeners.__enter__()
@@ -194,7 +195,7 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
 
     def _poll_records(self, limit: int, timeout: float | None) -> Records[K_co, V_co]:
         taken = self._polls.begin(limit)
-        return taken or self._drive(self._wait_for_records(taken, limit, timeout))
+        return taken or self._drive(self._polls.wait(taken, limit, timeout))
 
     def wakeup(self) -> None:
         """Make a waiting poll, or the next one, raise `WakeupError`. Any thread may call it."""
@@ -405,9 +406,6 @@ class Consumer(MetadataCalls, Generic[K_co, V_co]):
 
     def _start(self, make: Callable[[Turn | None], Coroutine[Any, Any, None]]) -> CommitTask:
         return self._portal.submit(lambda: make(None))  # a turn announced here would be left behind by Ctrl-C; calls begin in order
-
-    def _user(self) -> object:
-        return threading.get_ident()
 
     def _forget(self) -> None:
         self._portal.stop_after(self._core.close)

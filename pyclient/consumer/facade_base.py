@@ -4,9 +4,7 @@ Holds the state of the one thread or task that uses the consumer.
 """
 from __future__ import annotations
 
-import math
 import sys
-import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
@@ -14,7 +12,7 @@ from pyclient.buffers.collect import Bounds
 from pyclient.buffers.records_view import Records
 from pyclient.client.facade_base import Facade, seconds
 from pyclient.config import ConsumerConfig
-from pyclient.consumer.arguments import as_limit, as_offsets, as_partition, as_partitions, as_subscription, as_sought, check_callback, some_partitions
+from pyclient.consumer.arguments import as_offsets, as_partition, as_partitions, as_subscription, as_sought, check_callback, some_partitions
 from pyclient.consumer.commit_order import Turn
 from pyclient.consumer.consumed_positions import ConsumedPositions
 from pyclient.consumer.core import ConsumerCore
@@ -23,7 +21,6 @@ from pyclient.consumer.pending_commits import CommitTask, OnCommit, PendingCommi
 from pyclient.consumer.polls import Polls
 from pyclient.consumer.rebalance import Rebalancing, check_listener
 from pyclient.consumer.single_user import SingleUser
-from pyclient.consumer.steps import WaitForData
 from pyclient.core.fetching.lookups import LATEST
 from pyclient.errors import IllegalStateError
 from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -36,8 +33,6 @@ Offsets: TypeAlias = Mapping[TopicPartition, int] | Mapping[TopicPartition, Offs
 SomePartitions: TypeAlias = TopicPartition | Iterable[TopicPartition]
 CLOSE_TIMEOUT_MS: Final = 5_000
 """Long enough for the last commit and to leave the group, when brokers are there; short when they are gone."""
-LONG_POLL: Final = 300
-"""A poll of more seconds was probably meant in milliseconds."""
 
 
 class ConsumerBase(Facade):
@@ -46,6 +41,8 @@ class ConsumerBase(Facade):
     _core: ConsumerCore
     _awaits: ClassVar[bool]
     """Whether the methods of a listener may be coroutine functions."""
+    _current_user: Callable[[], object]
+    """Returns the caller: a thread or a task."""
 
     def __init__(self, portal: Portal, config: Mapping[str, object] | None, options: Mapping[str, object], interceptors: Any, topics: Any,
                  rebalance_listener: Any) -> None:
@@ -53,11 +50,10 @@ class ConsumerBase(Facade):
         self._config = ConsumerConfig.parse(config, {**options, **plugins})
         self._core = ConsumerCore(self._config, portal)
         self._consumed_positions = ConsumedPositions(self._core, self._bounds(), self._awaits)
-        self._single_user = SingleUser(self._open_core, self._user)
+        self._single_user = SingleUser(self._open_core, self._current_user)
         self._rebalancing = Rebalancing(self._core, self._consumed_positions, self._single_user)
         self._pending_commits = PendingCommits(self._core, self._consumed_positions)
         self._polls = Polls(self._core, self._consumed_positions, self._rebalancing, self._pending_commits, self._start_auto_commit)
-        self._warned_of_long_poll = False
         check_listener(rebalance_listener, awaited=self._awaits)
         self._rebalancing.listener = rebalance_listener
         if topics is not None:
@@ -70,10 +66,6 @@ class ConsumerBase(Facade):
         """A thread opens any batch itself, a loop only small ones."""
         inline = self._core.environment.open_inline_bytes if self._awaits else sys.maxsize
         return Bounds(self._config.fetch_buffer_memory, inline)
-
-    def _user(self) -> object:
-        """The caller: a thread or a task."""
-        raise NotImplementedError
 
     def _run_on_loop(self, function: Callable[[], T]) -> T:
         """Call *function*, which does not wait, in a step."""
@@ -136,18 +128,6 @@ class ConsumerBase(Facade):
 
     # ---- poll and iteration -----------------------------------------------------------------------------------------
 
-    def _limit(self, max_records: int | None) -> int:
-        return self._config.max_poll_records if max_records is None else as_limit(max_records)
-
-    def _poll_time(self, timeout: float | None) -> float | None:
-        """The checked timeout of a poll in seconds. Called by `poll` itself: the warning names its caller."""
-        limit = seconds(timeout, 0)
-        if limit is not None and LONG_POLL < limit < math.inf and not self._warned_of_long_poll:
-            self._warned_of_long_poll = True
-            warnings.warn(f"poll({timeout!r}) waits up to {limit:g} s: timeouts are in seconds. If {limit:g} ms are meant, write poll({limit / 1000:g}).",
-                          stacklevel=3)  # this, and poll
-        return limit
-
     def _poll_buffered(self) -> Records[Any, Any]:
         """Up to ``max_poll_records`` records that are there now, as a poll returns them. Nothing of the group is done.
 
@@ -164,29 +144,6 @@ class ConsumerBase(Facade):
         self._consumed_positions.returned, self._consumed_positions.in_transit = returned, None  # as in `poll`
         del held[None]
         return records
-
-    def _wait_for_records(self, taken: Records[Any, Any], limit: int, timeout: float | None) -> Steps[Step, Records[Any, Any]]:
-        """Continue until there is a record. `Polls.begin` has *taken* none, but positions may have moved."""
-        self._core.check_readable()
-        deadline = None if timeout is None else self._core.clock() + timeout
-        self._rebalancing.continue_poll()
-        try:
-            while not taken:
-                dropped = self._polls.skip(taken)
-                preparation = self._consumed_positions.preparation()
-                if preparation is not None:
-                    yield preparation
-                elif not self._rebalancing.due():
-                    came = yield WaitForData(self._core, self._polls.max_wait(deadline), dropped)
-                    if not came and deadline is not None and self._core.clock() >= deadline:
-                        break
-                    self._polls.auto_commit()
-                if self._rebalancing.due():
-                    yield from self._rebalancing.carry_out()
-                taken = self._polls.take(limit)
-            return taken
-        finally:
-            self._rebalancing.end_poll()
 
     # ---- positions and offsets --------------------------------------------------------------------------------------
 

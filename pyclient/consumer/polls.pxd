@@ -39,15 +39,19 @@ cdef class Polls:
     cdef GroupPolls _group_polls
     cdef object _pending_commits
     cdef object _start_auto_commit
+    cdef object _max_poll_records
+    cdef bint _warned_of_long_poll
     cdef ClusterView _view
     cdef bint _has_bootstrapped
 
     cpdef RecordRuns begin(self, Py_ssize_t limit)
     cpdef RecordRuns read_on(self, Py_ssize_t limit)
     cpdef RecordRuns take(self, Py_ssize_t limit)
-    cpdef bint skip(self, RecordRuns records) except -1
+    cpdef object limit(self, object max_records)
+    cpdef object time(self, object timeout)
     cpdef object auto_commit(self)
-    cpdef object max_wait(self, object deadline)
 
     # Private.
+    cdef bint _skip(self, RecordRuns records) except -1
+    cdef object _max_wait(self, object deadline)
     cdef object _bootstrap_time_left(self)

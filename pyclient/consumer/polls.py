@@ -1,29 +1,36 @@
 # cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """The user's polls: what each does before it waits, between two waits, and behind them.
 
-Belongs to the one thread or task that uses the consumer. Here nothing waits.
+Belongs to the one thread or task that uses the consumer. Here nothing waits: `Polls.wait` yields what to wait for.
 """
 from __future__ import annotations
 
+import math
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
 from pyclient.buffers.records_view import NOTHING, Records
+from pyclient.client.facade_base import seconds
 from pyclient.clocks import seconds_of
+from pyclient.consumer.arguments import as_limit
 from pyclient.consumer.consumed_positions import ConsumedPositions
 from pyclient.consumer.core import ConsumerCore
 from pyclient.consumer.pending_commits import PendingCommits, log_failure
+from pyclient.consumer.single_user import CALLER
+from pyclient.consumer.steps import WaitForData
 from pyclient.core.group.coordinator import Identity
 from pyclient.core.manager import earlier
 from pyclient.errors import WakeupError, raisable
 from pyclient.metrics import TIME_BETWEEN_POLLS
 from pyclient.records import OffsetAndMetadata, TopicPartition
+from pyclient.runtime.steps import Step, Steps
 
 MIN_WAIT: Final = 0.1
 """A waiting poll checks at most every so many seconds whether an automatic commit is due."""
-
-
+LONG_POLL: Final = 300
+"""A poll of more seconds was probably meant in milliseconds."""
 LONGEST_WAIT: Final = threading.TIMEOUT_MAX
 """Seconds that a lock can wait."""
 
@@ -80,8 +87,12 @@ class GroupPolls:
             self._group.polled_at = now
         return True
 
+    def carry_out(self) -> Steps[Step, None]:
+        """Everything that the group needs from the user's thread now."""
+        raise NotImplementedError
+
     def due(self) -> bool:
-        """Whether the group has something for the user's thread to carry out."""
+        """Whether `carry_out` has anything to do."""
         return self._buffer.poll_requested or (self._group is not None and (self._group.wants_poll or self._group.failure is not None))
 
 
@@ -97,8 +108,30 @@ class Polls:
         self._group_polls = group_polls
         self._pending_commits = pending_commits
         self._start_auto_commit = auto_commit
+        self._max_poll_records = core.config.max_poll_records
+        self._warned_of_long_poll = False
         self._view = core.metadata.view
         self._has_bootstrapped = False
+
+    # ---- arguments --------------------------------------------------------------------------------------------------
+
+    def limit(self, max_records: int | None) -> int:
+        """The checked number of records that a poll may return: *max_records*, or ``max_poll_records``."""
+        return self._max_poll_records if max_records is None else as_limit(max_records)
+
+    def time(self, timeout: float | None) -> float | None:
+        """The checked timeout of a poll in seconds. Called by `poll` itself: the warning names its caller."""
+        if timeout is None:
+            return None
+        limit = seconds(timeout, 0)
+        assert limit is not None
+        if LONG_POLL < limit < math.inf and not self._warned_of_long_poll:
+            self._warned_of_long_poll = True
+            warnings.warn(f"poll({timeout!r}) waits up to {limit:g} s: timeouts are in seconds. If {limit:g} ms are meant, write poll({limit / 1000:g}).",
+                          stacklevel=2 + CALLER)  # poll, and this if it is not compiled
+        return limit
+
+    # ---- a poll -----------------------------------------------------------------------------------------------------
 
     def begin(self, limit: int) -> Records[Any, Any]:
         """Begin a poll: take the records that are there, unless a rebalance comes first. Most polls need no more."""
@@ -117,13 +150,36 @@ class Polls:
             return NOTHING
         return self._consumed_positions.take(limit)
 
+    def wait(self, taken: Records[Any, Any], limit: int, timeout: float | None) -> Steps[Step, Records[Any, Any]]:
+        """Continue until there is a record. `begin` has *taken* none, but positions may have moved."""
+        self._core.check_readable()
+        deadline = None if timeout is None else seconds_of(self._clock) + timeout
+        self._group_polls.continue_poll()
+        try:
+            while not taken:
+                dropped = self._skip(taken)
+                preparation = self._consumed_positions.preparation()
+                if preparation is not None:
+                    yield preparation
+                elif not self._group_polls.due():
+                    came = yield WaitForData(self._core, self._max_wait(deadline), dropped)
+                    if not came and deadline is not None and seconds_of(self._clock) >= deadline:
+                        break
+                    self.auto_commit()
+                if self._group_polls.due():
+                    yield from self._group_polls.carry_out()
+                taken = self.take(limit)
+            return taken
+        finally:
+            self._group_polls.end_poll()
+
     def take(self, limit: int) -> Records[Any, Any]:
         """The records that are there now; a pending wakeup is raised first."""
         if self._buffer.take_wake():
             raise raisable(self._core.closed or WakeupError("wakeup() was called"))
         return self._consumed_positions.take(limit)
 
-    def skip(self, records: Records[Any, Any]) -> bool:
+    def _skip(self, records: Records[Any, Any]) -> bool:
         """Go on after positions that moved without records for the user. True when records were dropped.
 
         Then this may go on for long, so their positions are committed meanwhile.
@@ -145,7 +201,7 @@ class Polls:
         if positions:
             self._start_auto_commit(positions)
 
-    def max_wait(self, deadline: float | None) -> float | None:
+    def _max_wait(self, deadline: float | None) -> float | None:
         """Seconds that a poll may wait before it must look after something; None: no limit."""
         commit_in = self._consumed_positions.auto_commit_in()
         until_commit = None if commit_in is None else max(commit_in, MIN_WAIT)

@@ -52,7 +52,7 @@ class Rebalancing(GroupPolls):
     # ---- a rebalance ------------------------------------------------------------------------------------------------
 
     def carry_out(self) -> Steps[Step, None]:
-        """Everything that the group needs from the user's thread now.
+        """As `GroupPolls.carry_out`.
 
         Raises:
             BaseException: the first exception of a listener, after everything is done (G10); or the reason why this

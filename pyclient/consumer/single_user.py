@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, freethreading_compatible=True
 """One user of a consumer at a time: a second one gets an error, not a queue."""
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from pyclient.errors import ConcurrentUseError, IllegalStateError
 from pyclient.held_lock import EmptiedAtExit, Held
@@ -14,6 +15,8 @@ from pyclient.held_lock import EmptiedAtExit, Held
 
 Call: TypeAlias = tuple[object, FrameType]
 """The user, a thread's number or a task, and the frame of the consumer's method."""
+CALLER: Final = int(__file__.endswith(".py"))
+"""How many frames above the innermost one a caller's is: compiled functions have none."""
 
 
 class SingleUser:
@@ -57,7 +60,7 @@ class SingleUser:
 
     # No generators here: every poll enters and exits.
     def __enter__(self) -> None:
-        self.enter(sys._getframe(1))
+        self.enter(sys._getframe(CALLER))
 
     def enter(self, frame: FrameType) -> None:
         """Let the call of this *frame* use the consumer, until `__exit__`."""
@@ -116,7 +119,7 @@ class AsListener:
         self._single_user = single_user
 
     def __enter__(self) -> None:
-        self._single_user.listens(sys._getframe(1))
+        self._single_user.listens(sys._getframe(CALLER))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._single_user.listens(None)
@@ -140,5 +143,5 @@ class OutsideListeners(EmptiedAtExit):
         if self._single_user._listener is not None and self._single_user.in_listener:
             raise IllegalStateError("called inside a rebalance listener, which runs in the middle of a poll: there commit, seek and pause are "
                                     "allowed; call poll, subscribe, assign and close outside of the listener")
-        self._single_user.enter(sys._getframe(1))
+        self._single_user.enter(sys._getframe(CALLER))
         return self._single_user._held

@@ -20,7 +20,7 @@ from tests.waiting import eventually
 
 TP = TopicPartition("t", 0)
 RECORDS = 9
-MOMENTS = 20 if PURE else 10
+MOMENTS = 20 if PURE else 5
 """At least so many are tried: Python looks for signals in interpreted functions only, so that twins have more."""
 
 

@@ -16,7 +16,7 @@ import tenacity
 
 from pyclient import AsyncConsumer, AsyncProducer, Consumer, Producer, Record, TopicPartition
 from pyclient.codec.apis import Api
-from pyclient.consumer.facade_base import LONG_POLL
+from pyclient.consumer.polls import LONG_POLL
 from pyclient.core.transactions.states import TransactionState
 from pyclient.errors import ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError
 from pyclient.processing import ATTEMPTS, ERROR, MESSAGE, OFFSET, TOPIC, AsyncExactlyOnce, ExactlyOnce, Output, exactly_once, work
