@@ -56,9 +56,13 @@ class ReadyQueues:
 
     @cython.cfunc
     def take(self, now: cython.double) -> list:
-        """The listed queues of which something may leave, for the reactor to hold."""
-        while self._lingering.first is not None and now >= self._lingering.first.batch.created + self._linger:
-            self._end_first()
+        """The listed queues of which something may leave, for the reactor to hold.
+
+        The first linger that ends ends them all, as in Java's client: then one request takes a node's batches, instead
+        of a request for each partition. A partition still sends at most once in the time of a linger.
+        """
+        if self._lingering.first is not None and now >= self._lingering.first.batch.created + self._linger:
+            self.flush_open()
         self.changed, self._wake_at = False, INFINITY
         listed: dict = self._listed
         if listed:
