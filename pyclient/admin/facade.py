@@ -4,9 +4,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
-
-from typing_extensions import Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from pyclient.admin.acls import AclCalls, AsyncAclCalls
 from pyclient.admin.cluster import AsyncClusterCalls, ClusterCalls
@@ -24,9 +22,11 @@ from pyclient.config import AdminConfig
 from pyclient.config.declaration import with_hidden_secrets
 from pyclient.foreign_calls import answers_foreign_calls
 from pyclient.held_lock import Held
-from pyclient.option_types import AdminOptions
 from pyclient.runtime.environment import loop_reactor, thread_reactor
 from pyclient.runtime.portals import LoopPortal, ThreadPortal
+
+if TYPE_CHECKING:
+    from pyclient.option_types import AdminOptions
 
 
 @answers_foreign_calls("admin")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pyclient.codec.apis import Api
 from pyclient.config import ClientConfig
-from pyclient.core.backoff import ExponentialBackoff, WaitPolicy
+from pyclient.core.backoff import Backoff, ExponentialBackoff, WaitPolicy
 from pyclient.core.calls import Call, Calls, Finish
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager, Use
@@ -56,7 +56,7 @@ class ClientCore:
         self.random = self.environment.random()
         self.driver = Driver(self.reactor, self.clock)
         usual = ExponentialBackoff(_seconds(config.retry_backoff_ms), _seconds(config.retry_backoff_max_ms), self.random)
-        self.backoff = WaitPolicy(config.retry_backoff, usual) if config.retry_backoff is not None else WaitPolicy(usual)
+        self.backoff: Backoff = usual if config.retry_backoff is None else WaitPolicy(config.retry_backoff, usual)
         self.request_timeout = _seconds(config.request_timeout_ms)
         self.metrics = Metrics(config.ROLE, samples=config.metrics_num_samples, window_s=_seconds(config.metrics_sample_window_ms))
         self.connections = self._make_connections(self._make_network())

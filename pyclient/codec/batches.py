@@ -25,9 +25,8 @@ from cython.cimports.pyclient.codec.parse import (
 from cython.cimports.pyclient.codec.scan import Scan, Totals, fault_text, scan_records
 from cython.cimports.pyclient.records.record import Record, blank
 
-from crc32c import crc32c
-
 from pyclient.codec.compression import DEFAULT_LIMIT, Compression, decompress, decompress_small
+from pyclient.codec.crc import crc32c
 from pyclient.errors import CorruptRecordError
 from pyclient.records import TimestampType
 

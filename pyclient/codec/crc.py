@@ -9,9 +9,25 @@ bits of the length.
 import cython
 from cython.cimports.libc.stdint import uint32_t, uint64_t
 
-from crc32c import crc32c
+import importlib
+import sys
+from importlib.machinery import PathFinder
 
 __all__ = ["combine", "crc32c"]
+
+
+def _loaded():
+    """The function of crc32c, from its extension alone: the package reads its own version, which takes long."""
+    package = PathFinder.find_spec("crc32c")
+    spec = package and PathFinder.find_spec("_crc32c", package.submodule_search_locations)
+    if "crc32c" in sys.modules or spec is None:  # it is there already, or in an archive
+        return importlib.import_module("crc32c").crc32c
+    module = spec.loader.create_module(spec)
+    spec.loader.exec_module(module)
+    return module.crc32c
+
+
+crc32c = _loaded()
 
 # The polynomial, bits reversed; declared in C because a Python constant above 2**31 would be an object in `nogil` code.
 _POLYNOMIAL = cython.declare(uint32_t, 0x82F63B78)

@@ -14,9 +14,8 @@ from cython.cimports.libc.string import memcpy
 from cython.cimports.pyclient.codec.crc import combine_crcs, crc_of_few
 from cython.cimports.pyclient.codec.varints import put_uvarint, uvarint_size, zigzag
 
-from crc32c import crc32c
-
 from pyclient.codec.compression import Compression, compress
+from pyclient.codec.crc import crc32c
 from pyclient.errors import with_article
 from pyclient.records import TimestampType
 

@@ -1,15 +1,17 @@
 """Options that producer, consumer and admin share: addresses, timeouts, back-off, metadata, limits."""
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
-from tenacity.wait import wait_base
 
 from pyclient.config.addresses import Address
 from pyclient.config.declaration import NotYet, Rule, option
 from pyclient.config.kinds import INT16_MAX, INT64_MAX, Addresses, Anything, Bool, Choice, Int, Names, Plugins, ProxyUrl, Text
 from pyclient.config.security import SecurityConfig
+
+if TYPE_CHECKING:
+    from tenacity.wait import wait_base
 
 NOT_YET = (
     NotYet("metrics_recording_level", lambda value: value != "INFO", "Leave it out: there are only metrics of level INFO."),

@@ -5,9 +5,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Generic, Never, Self, TypeVar
-
-from typing_extensions import Unpack
+from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar, Unpack
 
 from pyclient.buffers.record_iterator import RecordCursor
 from pyclient.buffers.records_view import Records
@@ -21,7 +19,6 @@ from pyclient.consumer.pending_commits import CommitTask, OnCommit
 from pyclient.core.fetching.lookups import EARLIEST, LATEST
 from pyclient.errors import KafkaError
 from pyclient.foreign_calls import answers_foreign_calls, unknown_keywords
-from pyclient.option_types import ConsumerOptions
 from pyclient.plugins import AnyAsyncRebalanceListener
 from pyclient.records import (
     ConsumerGroupMetadata, K_co, OffsetAndMetadata, OffsetAndTimestamp, SubscriptionPattern, TopicPartition, V_co)
@@ -30,6 +27,9 @@ from pyclient.serializing import AnyDeserializer
 from pyclient.runtime.environment import loop_reactor
 from pyclient.runtime.portals import LoopPortal
 from pyclient.runtime.steps import Step, Steps, await_steps
+
+if TYPE_CHECKING:
+    from pyclient.option_types import ConsumerOptions
 
 T = TypeVar("T")
 

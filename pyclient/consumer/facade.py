@@ -5,9 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Generic, Never, Self, TypeVar
-
-from typing_extensions import Unpack
+from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar, Unpack
 
 from pyclient.buffers.record_iterator import RecordIterator, RecordCursor
 from pyclient.buffers.records_view import Records
@@ -21,7 +19,6 @@ from pyclient.consumer.pending_commits import CommitTask, OnCommit
 from pyclient.core.fetching.lookups import EARLIEST, LATEST
 from pyclient.errors import KafkaError, raisable
 from pyclient.foreign_calls import answers_foreign_calls, unknown_keywords
-from pyclient.option_types import ConsumerOptions
 from pyclient.plugins import AnyRebalanceListener
 from pyclient.records import (
     ConsumerGroupMetadata, K_co, OffsetAndMetadata, OffsetAndTimestamp, SubscriptionPattern, TopicPartition, V_co)
@@ -30,6 +27,9 @@ from pyclient.runtime.environment import thread_reactor
 from pyclient.runtime.portals import ThreadPortal
 from pyclient.serializing import AnyDeserializer
 from pyclient.runtime.steps import Step, Steps, run_steps
+
+if TYPE_CHECKING:
+    from pyclient.option_types import ConsumerOptions
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import attrs
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
-from pyclient.core.backoff import WaitPolicy
+from pyclient.core.backoff import Backoff
 from pyclient.core.controllers import not_of_controllers
 from pyclient.core.manager import Manager, Outcome, Ready, Reply, Request, Unknown, Use, earliest
 from pyclient.core.metadata import Metadata
@@ -122,7 +122,7 @@ COORDINATORS_USES: Final = (Use.COORDINATION, Use.MEMBERSHIP)
 class Calls(Manager):
     """The manager of all open calls."""
 
-    def __init__(self, metadata: Metadata, *, request_timeout: float, backoff: WaitPolicy) -> None:
+    def __init__(self, metadata: Metadata, *, request_timeout: float, backoff: Backoff) -> None:
         self._metadata = metadata
         self._request_timeout = request_timeout
         self._backoff = backoff

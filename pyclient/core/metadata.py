@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.core import controllers
-from pyclient.core.backoff import WaitPolicy
+from pyclient.core.backoff import Backoff
 from pyclient.core.cluster import Cluster, Topic
 from pyclient.core.cluster_view import ClusterView
 from pyclient.core.manager import Manager, NotSent, Outcome, Ready, Reply, Request, Unknown, Use, earliest
@@ -33,7 +33,7 @@ class Metadata(Manager):
     """
 
     def __init__(self, *, max_age: float, max_idle: float, rebootstrap_after: float | None, request_timeout: float,
-                 backoff: WaitPolicy, create_topics: bool, on_update: Callable[[Cluster], None], of_controllers: bool = False) -> None:
+                 backoff: Backoff, create_topics: bool, on_update: Callable[[Cluster], None], of_controllers: bool = False) -> None:
         self.view = ClusterView(Cluster())
         self.of_controllers = of_controllers
         """Whether the nodes are controllers (KIP-919)."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from pyclient.core.backoff import WaitPolicy
+from pyclient.core.backoff import Backoff
 from pyclient.core.transitions import Transitions
 from pyclient.errors import KafkaError
 
@@ -48,7 +48,7 @@ REFRESH: Final[Transitions[State, Event]] = Transitions("metadata refresh", {
 class RefreshTimer:
     """State and times of the refresh. Each answer without news makes the next back-off longer."""
 
-    def __init__(self, *, max_age: float, backoff: WaitPolicy) -> None:
+    def __init__(self, *, max_age: float, backoff: Backoff) -> None:
         self.state = State.FRESH
         self._max_age = max_age
         self._backoff = backoff

@@ -11,7 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from pyclient.codec.apis import VersionRange
-from pyclient.core.backoff import WaitPolicy
+from pyclient.core.backoff import Backoff
 from pyclient.errors import InvalidTopicError
 
 TOPIC_NAME_LIMIT: Final = 249
@@ -110,7 +110,7 @@ class WantedIds:
     """Topic ids whose names are wanted. Brokers ignore names in a request that also has ids, so ids are requested
     separately, with a back-off of their own."""
 
-    def __init__(self, backoff: WaitPolicy) -> None:
+    def __init__(self, backoff: Backoff) -> None:
         self.in_flight = False
         """A request for them is not answered yet."""
         self._backoff = backoff

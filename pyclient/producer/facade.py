@@ -10,9 +10,7 @@ import inspect
 import sys
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
-
-from typing_extensions import Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from pyclient.buffers.deliveries import Deliveries
 from pyclient.buffers.delivery import Delivery
@@ -22,7 +20,6 @@ from pyclient.config import ProducerConfig
 from pyclient.config.declaration import with_hidden_secrets
 from pyclient.errors import ClientClosedError, KafkaError, KafkaTimeoutError, counted, raisable
 from pyclient.foreign_calls import answers_foreign_calls
-from pyclient.option_types import ProducerOptions
 from pyclient.records import ConsumerGroupMetadata, K_contra, RecordMetadata, V_contra
 from pyclient.producer.arguments import GivenHeaders
 from pyclient.producer.bulk import BulkSend, arrow_columns
@@ -37,6 +34,9 @@ from pyclient.runtime.environment import loop_reactor, thread_reactor
 from pyclient.runtime.portals import LoopPortal, ThreadPortal
 from pyclient.serializing import AnySerializer
 from pyclient.runtime.steps import Step, Steps, await_steps, run_steps
+
+if TYPE_CHECKING:
+    from pyclient.option_types import ProducerOptions
 
 T = TypeVar("T")
 

@@ -387,7 +387,7 @@ def test_every_option_is_fully_declared() -> None:
 
 @pytest.mark.parametrize("config", CLIENTS.values(), ids=CLIENTS)
 def test_the_annotation_is_the_type_of_the_values(config: type[Config]) -> None:
-    hints = get_type_hints(config)
+    hints = get_type_hints(config, localns={"wait_base": object})
     for option in config.fields():
         plain = {"int": int, "float": float, "bool": bool, "str": str}.get(option.kind.accepts)
         if plain is not None:

@@ -8,7 +8,7 @@ import logging
 from typing import Final
 
 from pyclient.codec.fetch import NO_REPLICA, FetchedPartition, FetchResponse
-from pyclient.core.backoff import WaitPolicy
+from pyclient.core.backoff import Backoff
 from pyclient.core.manager import Outcome, Reply
 
 _log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class EmptyResponses:
     could make the client send thousands of requests a second.
     """
 
-    def __init__(self, backoff: WaitPolicy) -> None:
+    def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
         self._in_a_row: dict[int, int] = {}  # by node; the last response of any other was not early, or brought records
         self._paused: dict[int, float] = {}  # until when

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyclient.buffers.fetch_buffer import FetchBuffer
 from pyclient.codec.fetch import PartitionRequest
-from pyclient.core.backoff import WaitPolicy
+from pyclient.core.backoff import Backoff
 from pyclient.core.fetching.assigned_positions import AssignedPositions
 from pyclient.core.fetching.empty_responses import EmptyResponses
 from pyclient.core.fetching.limits import FetchLimits
@@ -43,7 +43,7 @@ class Fetcher(Manager):
     """The manager of a consumer's positions and fetches. ``reset_time()`` is as in `PositionLookups`."""
 
     def __init__(self, buffer: FetchBuffer, metadata: Metadata, lookups: OffsetLookups, limits: FetchLimits, *,
-                 backoff: WaitPolicy, reset_time: Callable[[], int | None],
+                 backoff: Backoff, reset_time: Callable[[], int | None],
                  find_committed: FindCommitted | None) -> None:
         self.needs_poll = True
         self._buffer = buffer

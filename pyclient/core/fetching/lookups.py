@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from pyclient.codec.apis import Api
-from pyclient.core.backoff import WaitPolicy
+from pyclient.core.backoff import Backoff
 from pyclient.core.manager import Manager, Outcome, Ready, Reply, Request, Use, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.core.acl_errors import error_of
@@ -38,7 +38,7 @@ class Lookup:
 class OffsetLookups(Manager):
     """The manager of all open lookups: those of one leader share a request, each is retried until its deadline."""
 
-    def __init__(self, metadata: Metadata, *, isolation: int, request_timeout: float, backoff: WaitPolicy) -> None:
+    def __init__(self, metadata: Metadata, *, isolation: int, request_timeout: float, backoff: Backoff) -> None:
         self._metadata = metadata
         self._isolation = isolation
         self._request_timeout = request_timeout

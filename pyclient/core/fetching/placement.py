@@ -13,7 +13,7 @@ from pyclient.buffers.fetch_buffer import FetchBuffer
 from pyclient.codec.apis import Api
 from pyclient.core.acl_errors import error_of
 from pyclient.codec.fetch import PartitionRequest
-from pyclient.core.backoff import WaitPolicy
+from pyclient.core.backoff import Backoff
 from pyclient.core.cluster import Cluster, Partition
 from pyclient.core.fetching.assigned_positions import AssignedPositions
 from pyclient.core.fetching.positions import Position
@@ -33,7 +33,7 @@ class Placement:
     """Moves partitions between the sessions of nodes as positions, leaders, pauses and errors change."""
 
     def __init__(self, positions: AssignedPositions, buffer: FetchBuffer, metadata: Metadata, sources: Sources,
-                 preferred: PreferredReplicas, *, backoff: WaitPolicy) -> None:
+                 preferred: PreferredReplicas, *, backoff: Backoff) -> None:
         self._positions = positions
         self._buffer = buffer
         self._metadata = metadata

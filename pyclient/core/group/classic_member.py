@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from pyclient.core.backoff import WaitPolicy
+from pyclient.core.backoff import Backoff
 from pyclient.core.calls import Call, Calls, Finish
 from pyclient.core.group.assigned import accepted_of
 from pyclient.core.group.assignors import GroupAssignors
@@ -111,7 +111,7 @@ class ClassicMember(Membership):
     state: State
 
     def __init__(self, options: GroupOptions, assignors: GroupAssignors, calls: Calls, metadata: Metadata, leader: GroupLeader, *,
-                 backoff: WaitPolicy, notify_user: Callable[[], None]) -> None:
+                 backoff: Backoff, notify_user: Callable[[], None]) -> None:
         super().__init__(options, calls, metadata, backoff, notify_user)
         self._assignors = assignors
         self._leader = leader

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from pyclient.core.backoff import WaitPolicy
+from pyclient.core.backoff import Backoff
 from pyclient.core.calls import Call, Calls, Finish
 from pyclient.core.group.consumer_calls import HeartbeatFields, SubscriptionFields, leave_call
 from pyclient.core.group.coordinator import HEARTBEATS_IN_A_SESSION, GroupOptions, silence_of_a_coordinator
@@ -27,7 +27,7 @@ LEAST_INTERVAL: Final = 0.1
 class ConsumerHeartbeat:
     """One heartbeat at a time: each interval, at once when there is news, later after a failure."""
 
-    def __init__(self, options: GroupOptions, calls: Calls, backoff: WaitPolicy) -> None:
+    def __init__(self, options: GroupOptions, calls: Calls, backoff: Backoff) -> None:
         self._options = options
         self._calls = calls
         self._backoff = backoff

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import attrs
 
-from pyclient.core.backoff import WaitPolicy
+from pyclient.core.backoff import Backoff
 from pyclient.core.calls import Call, Calls, Finish
 from pyclient.core.group.assigned import not_shown
 from pyclient.core.group.changes import Change, ChangeKind
@@ -107,7 +107,7 @@ class ConsumerMember(Membership):
 
     state: State
 
-    def __init__(self, options: GroupOptions, calls: Calls, metadata: Metadata, *, random: Random, backoff: WaitPolicy,
+    def __init__(self, options: GroupOptions, calls: Calls, metadata: Metadata, *, random: Random, backoff: Backoff,
                  notify_user: Callable[[], None]) -> None:
         super().__init__(options, calls, metadata, backoff, notify_user)
         self.state = State.OUT

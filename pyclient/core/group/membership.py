@@ -11,7 +11,7 @@ import enum
 import logging
 from collections.abc import Callable, Iterable
 
-from pyclient.core.backoff import WaitPolicy
+from pyclient.core.backoff import Backoff
 from pyclient.core.calls import Calls, Finish
 from pyclient.core.group.changes import Change, ChangeQueue
 from pyclient.core.group.coordinator import GroupOptions, Identity
@@ -35,7 +35,7 @@ class Membership(Manager, abc.ABC):
     state: enum.Enum
     """A state of the protocol's table."""
 
-    def __init__(self, options: GroupOptions, calls: Calls, metadata: Metadata, backoff: WaitPolicy, notify_user: Callable[[], None]) -> None:
+    def __init__(self, options: GroupOptions, calls: Calls, metadata: Metadata, backoff: Backoff, notify_user: Callable[[], None]) -> None:
         self.needs_poll = False  # neither the fetcher nor its responses change anything of it
         self._options = options
         self._calls = calls

@@ -4,7 +4,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from pyclient.core.backoff import WaitPolicy
+from pyclient.core.backoff import Backoff
 from pyclient.core.group.coordinator import GroupOptions
 
 _log = logging.getLogger(__name__)
@@ -16,7 +16,7 @@ LONGEST_DOUBLING: Final = 30
 class JoinBackoff:
     """The pause before a member joins again: longer with each failure in a row."""
 
-    def __init__(self, backoff: WaitPolicy) -> None:
+    def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
         self._failures = 0
         self._begins = False  # the pause begins with the next call of `over`
@@ -52,7 +52,7 @@ class RejoinPause:
     not be able to cause one after the other.
     """
 
-    def __init__(self, options: GroupOptions, backoff: WaitPolicy) -> None:
+    def __init__(self, options: GroupOptions, backoff: Backoff) -> None:
         self._options = options
         self._backoff = backoff
         self._reason = ""

@@ -16,7 +16,7 @@ import attrs
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.batch import Batch, BatchState
 from pyclient.buffers.queues import PartitionQueue
-from pyclient.core.backoff import WaitPolicy
+from pyclient.core.backoff import Backoff
 from pyclient.core.manager import Ready, earlier
 from pyclient.core.metadata import Metadata
 from pyclient.core.sending.adaptive_partitioning import AdaptivePartitioning
@@ -93,7 +93,7 @@ class BatchListener:
 class Sender(Owner):
     """The manager of everything a producer writes."""
 
-    def __init__(self, accumulator: Accumulator, metadata: Metadata, limits: SendingLimits, *, backoff: WaitPolicy,
+    def __init__(self, accumulator: Accumulator, metadata: Metadata, limits: SendingLimits, *, backoff: Backoff,
                  seal: Sealer, ids: IdSource | None, listener: BatchListener | None = None, transactions: Transactions | None = None) -> None:
         """*ids* is None for a producer that is not idempotent; *transactions* for one that is not transactional."""
         self.needs_poll = True

@@ -66,8 +66,3 @@ def test_a_wait_that_returns_no_time_is_logged_once_and_the_default_is_used(give
     policy = WaitPolicy(Broken(gives), ExponentialBackoff(1.0, 100.0, Random(1)))
     assert all(0.8 <= policy.after(1) <= 1.2 for _ in range(3))
     assert [record.getMessage().count("Broken") for record in caplog.records] == [1]
-
-
-def test_the_exponential_backoff_is_itself_a_tenacity_wait() -> None:
-    direct, through = (ExponentialBackoff(0.1, 10.0, Random(3)) for _ in range(2))
-    assert [WaitPolicy(through).after(n) for n in (1, 4)] == [direct.after(n) for n in (1, 4)]
