@@ -137,7 +137,7 @@ build: setup ## wheel and sdist into dist/
 	@rm -rf dist && DIST_EXTRA_CONFIG=$(CURDIR)/build/parallel.cfg $(BIN)/python -m build --no-isolation --outdir dist .
 
 docs: setup ## regenerate the generated pages and typed signatures
-	@$(BIN)/python -m pyclient._docs
+	@$(BIN)/python -m tools.pages
 
 lock: setup ## move requirements/constraints.txt to the newest versions that pyproject.toml allows
 	@$(BIN)/python .ci/setup.py --lock

@@ -15,8 +15,8 @@ import sys
 import sysconfig
 
 COMPILED = ("pyclient.codec.batches", "pyclient.codec.crc", "pyclient.codec.encode", "pyclient.records.record")
-UNUSED = {"": ("kio", "attr", "asyncio", "pyclient.config"), "Producer": ("pyclient.admin", "pyclient.consumer", "pyclient.integration", "pyclient.testing"),
-          "Consumer": ("pyclient.admin", "pyclient.integration", "pyclient.producer", "pyclient.testing"), "Admin": ("pyclient.consumer", "pyclient.producer")}
+UNUSED = {"": ("kio", "attr", "asyncio", "pyclient.config"), "Producer": ("kio", "pyclient.admin", "pyclient.consumer", "pyclient.integration", "pyclient.testing"),
+          "Consumer": ("kio", "pyclient.admin", "pyclient.integration", "pyclient.producer", "pyclient.testing"), "Admin": ("kio", "pyclient.consumer", "pyclient.producer")}
 """What an import of a name must not bring; the first is ``import pyclient``."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

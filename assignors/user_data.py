@@ -4,41 +4,30 @@
 generation, as the subscription itself lists the partitions. Data that cannot be decoded counts as none: one member must
 not stop its group.
 """
-# No `from __future__ import annotations` here: codec.entities reads the types of the fields.
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from __future__ import annotations
 
-from kio.schema.consumer_protocol_assignment.v3.data import TopicPartition as TopicPartitions
-from kio.static.constants import EntityType
-from kio.static.primitive import i16, i32
+from collections.abc import Sequence
+from typing import Final
 
 from pyclient.assignors.javas_order import hash_code, hash_order
 from pyclient.assignors.ownership import Claim
 from pyclient.codec.entities import Reader
 from pyclient.codec.entity_writer import Writer
+from pyclient.codec.schemas import schema_in
 from pyclient.errors import ProtocolError
 from pyclient.records import NO_GENERATION, TopicPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreviousV0:
-    """The partitions that a member owned, from clients that do not send the generation."""
-
-    __type__: ClassVar = EntityType.data
-    __version__: ClassVar[i16] = i16(0)
-    __flexible__: ClassVar[bool] = False
-    previous_assignment: tuple[TopicPartitions, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreviousV1(PreviousV0):
-    """The partitions that a member owned, and in which generation."""
-
-    __version__: ClassVar[i16] = i16(1)
-    generation: i32 = field(metadata={"kafka_type": "int32"})
-
-
+_PREVIOUS: Final = """
+Previous 0-1
+ previous_assignment []TopicPartitions
+  topic string
+  partitions []int32
+ generation int32 1
+"""
+"""The partitions that a member owned, and since version 1 in which generation; the data do not say their version."""
+_VERSION_0: Final = schema_in(_PREVIOUS, 0)
+_VERSION_1: Final = schema_in(_PREVIOUS, 1)
 GENERATION_SIZE: Final = 4
 
 
@@ -49,14 +38,14 @@ def encode_previous(partitions: Sequence[TopicPartition], generation: int) -> by
         numbers.setdefault(topic, []).append(number)
     latest_first = hash_order(list(reversed(numbers)), hash_code)  # Java puts each new topic at the head of its bucket
     out = Writer()
-    out.write(PreviousV1, {
+    out.write(_VERSION_1, {
         "previous_assignment": [{"topic": topic, "partitions": numbers[topic]} for topic in latest_first], "generation": generation})
     return out.take()
 
 
 def decode_previous(data: bytes | None) -> Claim:
     """The claim of a member that uses ``sticky``, of either version; empty if it cannot be decoded."""
-    for version in (PreviousV1, PreviousV0):
+    for version in (_VERSION_1, _VERSION_0):
         try:
             read = Reader(data or b"").read(version)
         except ProtocolError:

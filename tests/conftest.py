@@ -53,7 +53,7 @@ def offer_folders_of_the_checkout(*names: str) -> None:
         sys.modules.setdefault(name, module)
 
 
-offer_folders_of_the_checkout("tests", "benchmarks", "examples")
+offer_folders_of_the_checkout("tests", "benchmarks", "examples", "tools")
 from tests.twins import PURE, use_twins  # noqa: E402 importable from here on
 
 if PURE:

@@ -21,7 +21,7 @@ import pyclient
 ROOT = Path(__file__).resolve().parent.parent
 MAPPED = ("assignors", "integration", "partitioners", "serializers")
 PRODUCT = ("pyclient", *MAPPED)
-EVERYTHING = (*PRODUCT, "tests", "benchmarks", "examples", ".ci", "docs")
+EVERYTHING = (*PRODUCT, "tests", "benchmarks", "examples", "tools", ".ci", "docs")
 
 BANNED_IN_CORE = {
     "asyncio": "the runtime waits; core gets events",

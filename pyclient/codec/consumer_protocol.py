@@ -8,21 +8,13 @@ partitions), KIP-792 (2: generation), KIP-881 (3: rack).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Final
 
-from kio.schema.consumer_protocol_assignment.v0.data import ConsumerProtocolAssignment as AssignmentV0
-from kio.schema.consumer_protocol_assignment.v1.data import ConsumerProtocolAssignment as AssignmentV1
-from kio.schema.consumer_protocol_assignment.v2.data import ConsumerProtocolAssignment as AssignmentV2
-from kio.schema.consumer_protocol_assignment.v3.data import ConsumerProtocolAssignment as AssignmentV3
-from kio.schema.consumer_protocol_subscription.v0.data import ConsumerProtocolSubscription as SubscriptionV0
-from kio.schema.consumer_protocol_subscription.v1.data import ConsumerProtocolSubscription as SubscriptionV1
-from kio.schema.consumer_protocol_subscription.v2.data import ConsumerProtocolSubscription as SubscriptionV2
-from kio.schema.consumer_protocol_subscription.v3.data import ConsumerProtocolSubscription as SubscriptionV3
-
 from pyclient.codec.entities import Reader
 from pyclient.codec.entity_writer import Writer
+from pyclient.codec.schemas import schema_of
 from pyclient.descriptions.assignments import Assignment, MemberView
 from pyclient.errors import ProtocolError
 from pyclient.records import NO_GENERATION, TopicPartition
@@ -30,8 +22,7 @@ from pyclient.records import NO_GENERATION, TopicPartition
 PROTOCOL_TYPE: Final = "consumer"
 """The protocol type with which consumers join a group."""
 _VERSION: Final = struct.Struct(">h")
-_SUBSCRIPTIONS: Final = (SubscriptionV0, SubscriptionV1, SubscriptionV2, SubscriptionV3)
-_ASSIGNMENTS: Final = (AssignmentV0, AssignmentV1, AssignmentV2, AssignmentV3)
+_NEWEST: Final = 3
 
 
 def encode_subscription(member: MemberView) -> bytes:
@@ -42,7 +33,7 @@ def encode_subscription(member: MemberView) -> bytes:
     Raises:
         ValueError: a number or a name does not fit its field.
     """
-    return _encoded(_SUBSCRIPTIONS, {
+    return _encoded("ConsumerProtocolSubscription", {
         "topics": sorted(member.topics), "user_data": member.user_data, "owned_partitions": _by_topic(sorted(member.owned)),
         "generation_id": member.generation, "rack_id": member.rack})
 
@@ -56,7 +47,7 @@ def decode_subscription(data: bytes, instance_id: str | None = None) -> MemberVi
     Raises:
         ProtocolError: truncated or damaged, or a version below 0.
     """
-    read = _decoded("subscription", _SUBSCRIPTIONS, data)
+    read = _decoded("subscription", data)
     return MemberView(
         tuple(filter(str.isprintable, read.topics)), _flat(getattr(read, "owned_partitions", ())), max(NO_GENERATION, getattr(read, "generation_id", NO_GENERATION)),
         instance_id, getattr(read, "rack_id", None) or None, read.user_data)
@@ -68,7 +59,7 @@ def encode_assignment(assignment: Assignment) -> bytes:
     Raises:
         ValueError: a number or a name does not fit its field.
     """
-    return _encoded(_ASSIGNMENTS, {"assigned_partitions": _by_topic(assignment.partitions), "user_data": assignment.user_data})
+    return _encoded("ConsumerProtocolAssignment", {"assigned_partitions": _by_topic(assignment.partitions), "user_data": assignment.user_data})
 
 
 def decode_assignment(data: bytes) -> Assignment:
@@ -77,24 +68,24 @@ def decode_assignment(data: bytes) -> Assignment:
     Raises:
         ProtocolError: empty, truncated or damaged, or a version below 0.
     """
-    read = _decoded("assignment", _ASSIGNMENTS, data)
+    read = _decoded("assignment", data)
     return Assignment(_flat(read.assigned_partitions), read.user_data)
 
 
-def _encoded(schemas: Sequence[type], fields: Mapping[str, object]) -> bytes:
+def _encoded(name: str, fields: Mapping[str, object]) -> bytes:
     out = Writer()
-    out.write(schemas[-1], fields)
-    return _VERSION.pack(len(schemas) - 1) + out.take()
+    out.write(schema_of(name, _NEWEST), fields)
+    return _VERSION.pack(_NEWEST) + out.take()
 
 
-def _decoded(what: str, schemas: Sequence[type], data: bytes) -> Any:
+def _decoded(what: str, data: bytes) -> Any:
     if len(data) < _VERSION.size:
         raise ProtocolError(f"a member's {what} begins with a version of 2 B, but this one has only {len(data)} B")
     (version,) = _VERSION.unpack_from(data)
     if version < 0:
         raise ProtocolError(f"a member's {what} has version {version}; versions begin at 0")
     try:
-        return Reader(data, _VERSION.size).read(schemas[min(version, len(schemas) - 1)])
+        return Reader(data, _VERSION.size).read(schema_of(f"ConsumerProtocol{what.title()}", min(version, _NEWEST)))
     except ProtocolError as error:
         raise ProtocolError(f"a member's {what} of version {version} cannot be decoded: {error}") from error
 

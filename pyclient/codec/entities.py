@@ -1,122 +1,30 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
-"""The control plane's messages, read: bytes to kio's typed entities, with every length checked.
+"""The control plane's messages, read: bytes to objects with an attribute for each field, with every length checked.
 
-kio's schemas (generated from Kafka's own files) say what a message holds; nothing is decided here. kio's own decoder
-is not used: it trusts array lengths, and a hostile one ends the process. Differences from it: a ``records`` field is
-a view of the input, not a copy; an error code from a newer broker is a plain int.
-The fields of `Field` and `Schema` are declared in entities.pxd.
+`schemas` says what a message holds; nothing is decided here. A ``records`` field is a view of the input, not a copy.
 """
 import cython
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
 from cython.cimports.cpython.object import PyObject_GenericSetAttr
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
 from cython.cimports.libc.stdint import int64_t, uint8_t, uint64_t
+from cython.cimports.pyclient.codec.schemas import (
+    BOOL, BYTES, DURATION_32, DURATION_64, ENTITY, ERROR_CODE, INT8, INT16, INT32, INT64, RECORDS, STRING, TIME, UINT8, UINT16, UINT32, UINT64, UUID_,
+    Field, Schema)
 
-import dataclasses
 import datetime
 import struct
-import sys
-import types
-import typing
 import uuid
 
-from kio.schema.errors import ErrorCode
-from kio.static.constants import EntityType
-
+from pyclient.codec.schemas import MILLISECOND
 from pyclient.errors import ProtocolError
 
-_KINDS = {
-    name: number
-    for number, name in enumerate((
-        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float64", "uuid", "string",
-        "bytes", "records", "error_code", "timedelta_i32", "timedelta_i64", "datetime_i64", "entity",
-    ))
-}
-
-MOST_ITEMS = {"MetadataResponseBroker": 10_000, "NodeEndpoint": 10_000, "MetadataResponsePartition": 200_000}
-"""How many items an array of these entities may have: several times those of the largest clusters.
-
-A byte of them becomes up to 65 in memory: nodes have connections and histories of failures, partitions have queues.
-"""
-_ERROR_CODES = {int(code): code for code in ErrorCode}
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-MILLISECOND = datetime.timedelta(milliseconds=1)
 _NO_TIME = datetime.timedelta(0)
 _IDS_KEPT = cython.declare(cython.Py_ssize_t, 4096)
 _MISSING = object()
 _ids: dict = {}  # by their bytes: the same few topics come in every message, and an UUID takes two microseconds to make
 _double = struct.Struct(">d")
-
-
-@cython.final
-@cython.cclass
-class Field:
-    """How one field is encoded: its kind, and whether it is nullable, an array or tagged."""
-
-    def __init__(self, field, flexible):
-        inner, self.array, self.nullable = _shape(field.type)
-        self.name = field.name
-        self.tag = field.metadata.get("tag", -1)
-        self.flexible = flexible
-        self.most = MOST_ITEMS.get(getattr(inner, "__name__", ""), sys.maxsize)
-        if dataclasses.is_dataclass(inner):
-            self.kind = ENTITY
-            self.nested = schema_of(inner)
-        else:
-            self.kind = _KINDS[field.metadata["kafka_type"]]
-        self.required = field.default is dataclasses.MISSING
-        self.default = None if self.required else field.default
-        if self.array and self.default is None:
-            self.default = ()
-        self.plain_default = _plain(self.default)
-
-
-def _is_classic(entity, field):
-    """A request's client id has a plain length in every version: brokers read it before they know the version."""
-    return entity.__type__ is EntityType.header and field.name == "client_id"
-
-
-def _plain(value):
-    """An entity as the mapping that writes it; anything else as it is."""
-    if not dataclasses.is_dataclass(value):
-        return value
-    return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-
-
-def _shape(annotation):
-    """Split ``tuple[X, ...] | None`` into (X, is array, is nullable)."""
-    nullable = False
-    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
-        nullable = True
-        annotation = next(part for part in typing.get_args(annotation) if part is not type(None))
-    if typing.get_origin(annotation) is tuple:
-        return typing.get_args(annotation)[0], True, nullable
-    return annotation, False, nullable
-
-
-@cython.final
-@cython.cclass
-class Schema:
-    """The fields of one entity class in wire order; created once per class."""
-
-    def __init__(self, entity):
-        self.entity = entity
-        self.flexible = entity.__flexible__
-        fields = [Field(field, self.flexible and not _is_classic(entity, field)) for field in dataclasses.fields(entity)]
-        self.plain = [field for field in fields if cython.cast(Field, field).tag < 0]
-        self.tagged = {cython.cast(Field, field).tag: field for field in fields if cython.cast(Field, field).tag >= 0}
-
-
-_schemas: dict = {}
-
-
-@cython.ccall
-def schema_of(entity) -> Schema:
-    """The (cached) schema of a kio entity class."""
-    schema = _schemas.get(entity)
-    if schema is None:
-        schema = _schemas[entity] = Schema(entity)
-    return schema
 
 
 @cython.cfunc
@@ -255,12 +163,9 @@ class Reader:
             return self.sized(field, flexible, nullable)
         if kind == ENTITY:
             return self.nullable_entity(cython.cast(Schema, field.nested)) if nullable else self.entity(cython.cast(Schema, field.nested))
-        if kind == ERROR_CODE:
-            number = self.integer(2)
-            return _ERROR_CODES.get(number, number)
         if kind == INT64:
             return self.integer(8)
-        if kind == INT16:
+        if kind == INT16 or kind == ERROR_CODE:
             return self.integer(2)
         if kind == BOOL:
             return self.integer(1) != 0
@@ -273,12 +178,12 @@ class Reader:
     @cython.cfunc
     def rare(self, kind: cython.int, nullable: cython.bint) -> object:
         number: int64_t
-        if kind == TIMEDELTA_32:
+        if kind == DURATION_32:
             number = self.integer(4)
             return number * MILLISECOND if number else _NO_TIME
-        if kind == TIMEDELTA_64:
+        if kind == DURATION_64:
             return self.duration(self.integer(8))
-        if kind == DATETIME:
+        if kind == TIME:
             return self.moment(self.integer(8), nullable)
         if kind == UINT8:
             return self.integer(1) & 0xFF
@@ -330,10 +235,9 @@ class Reader:
 
     @cython.cfunc
     def entity(self, schema: Schema) -> object:
-        made = schema.entity.__new__(schema.entity)
+        made = schema.message_type()
         field: Field
         for field in schema.plain:
-            # an entity is frozen: this is what object.__setattr__ does, without the call
             if field.array:
                 PyObject_GenericSetAttr(made, field.name, self.array(field, field.flexible))
             else:
@@ -381,9 +285,9 @@ class Reader:
         PyObject_GenericSetAttr(made, field.name, value)
         return 0
 
-    def read(self, entity: type) -> object:
-        """Read one entity of this kio class."""
-        return self.entity(schema_of(entity))
+    def read(self, schema: Schema) -> object:
+        """Read a message, or one entity."""
+        return self.entity(schema)
 
     def int32(self) -> int:
         """Read one int32."""

@@ -2,7 +2,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from pyclient.codec.entities cimport Field, Schema
+from pyclient.codec.schemas cimport Field, Schema
 
 
 @cython.final

@@ -2,7 +2,9 @@
 from collections.abc import Mapping
 from typing import final
 
+from pyclient.codec.schemas import Schema
+
 @final
 class Writer:
     def take(self) -> bytes: ...
-    def write(self, entity: type, fields: Mapping[str, object]) -> None: ...
+    def write(self, schema: Schema, fields: Mapping[str, object]) -> None: ...

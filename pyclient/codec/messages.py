@@ -1,37 +1,37 @@
 """Requests and responses to bytes and back, for every API but the records inside a Produce request on its way out.
 
-A message to be written is a plain mapping of Kafka's field names (as kio spells them), the same for every version;
-fields a version does not have are left out. Frames carry no length here: the connection adds it.
+A message to be written is a plain mapping of Kafka's field names (as schemas.txt spells them), the same for every
+version; fields a version does not have are left out. Frames carry no length here: the connection adds it.
 """
 from __future__ import annotations
 
-import dataclasses
-import functools
 import struct
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kio.index import load_entity_module, load_request_schema, load_response_schema
-from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
-from kio.schema.request_header.v2.header import RequestHeader as RequestHeaderV2
-from kio.static.constants import EntityType
-
-from pyclient.codec.apis import SPOKEN, Api
+from pyclient.codec.apis import Api
 from pyclient.codec.entities import Reader
 from pyclient.codec.entity_writer import Writer
+from pyclient.codec.schemas import Schema, names_in, schema_of
 from pyclient.errors import ProtocolError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Fields: TypeAlias = Mapping[str, object]
-Message: TypeAlias = Any  # a kio entity: its class differs by API and version
+Message: TypeAlias = Any  # its attributes differ by API and version
 NULL: Final = -1
 CORRELATION_ID_BYTES: Final = 4
 _HEAD: Final = struct.Struct(">hhih")
 """API, version, correlation id, size of the client id: the same in every version of a request's header."""
 
 
-request_schema = functools.cache(load_request_schema)
-response_schema = functools.cache(load_response_schema)
+def request_schema(api: Api, version: int) -> Schema:
+    """What a request holds."""
+    return schema_of(f"{api.title}Request", version)
+
+
+def response_schema(api: Api, version: int) -> Schema:
+    """What a response holds."""
+    return schema_of(f"{api.title}Response", version)
 
 
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, fields: Fields) -> bytes:
@@ -42,14 +42,14 @@ def encode_request(api: Api, version: int, correlation_id: int, client_id: str |
     """
     schema = request_schema(api, version)
     out = Writer()
-    write_header(out, api, version, correlation_id, client_id, flexible=schema.__flexible__)
+    write_header(out, api, version, correlation_id, client_id, flexible=schema.flexible)
     out.write(schema, fields)
     return out.take()
 
 
 def write_header(out: Writer, api: Api, version: int, correlation_id: int, client_id: str | None, *, flexible: bool) -> None:
     """Append a request header: v2 before flexible requests, v1 before the others."""
-    out.write(RequestHeaderV2 if flexible else RequestHeaderV1, {
+    out.write(_request_header(flexible=flexible), {
         "request_api_key": api, "request_api_version": version, "correlation_id": correlation_id, "client_id": client_id})
 
 
@@ -92,7 +92,7 @@ def decode_request(api: Api, version: int, frame: memoryview) -> Message:
     """
     schema = request_schema(api, version)
     reader = Reader(frame)
-    reader.read(RequestHeaderV2 if schema.__flexible__ else RequestHeaderV1)
+    reader.read(_request_header(flexible=schema.flexible))
     message = reader.read(schema)
     if reader.left:
         raise ProtocolError(f"{api.title} v{version} request has {reader.left} B after its end")
@@ -103,7 +103,7 @@ def encode_response(api: Api, version: int, correlation_id: int, fields: Fields)
     """The bytes of a response, header included, frame length not; fields as for `encode_request`."""
     schema = response_schema(api, version)
     out = Writer()
-    out.write(schema.__header_schema__, {"correlation_id": correlation_id})
+    out.write(_response_header(api, schema), {"correlation_id": correlation_id})
     out.write(schema, fields)
     return out.take()
 
@@ -131,7 +131,7 @@ def decode_response(api: Api, version: int, frame: memoryview) -> Message:
     """
     schema = response_schema(api, version)
     reader = Reader(frame)
-    reader.read(schema.__header_schema__)
+    reader.read(_response_header(api, schema))
     try:
         message = reader.read(schema)
     except ProtocolError as error:
@@ -141,13 +141,15 @@ def decode_response(api: Api, version: int, frame: memoryview) -> Message:
     return message
 
 
-@functools.cache
 def field_names(api: Api) -> frozenset[str]:
-    """Every field name any spoken version of the API's request has, at any depth. Imports all of them: for tests."""
-    names: set[str] = set()
-    for version in range(SPOKEN[api].low, SPOKEN[api].high + 1):
-        module = load_entity_module(api.name.lower(), version, EntityType.request)
-        for item in vars(module).values():
-            if dataclasses.is_dataclass(item):
-                names.update(field.name for field in dataclasses.fields(item))
-    return frozenset(names)
+    """Every field name that any version of the API's request has, at any depth."""
+    return names_in(f"{api.title}Request")
+
+
+def _request_header(*, flexible: bool) -> Schema:
+    return schema_of("RequestHeader", 2 if flexible else 1)
+
+
+def _response_header(api: Api, schema: Schema) -> Schema:
+    """Version 1 in front of flexible responses, but for ApiVersions: its reader may not know the version (KIP-511)."""
+    return schema_of("ResponseHeader", 1 if schema.flexible and api is not Api.API_VERSIONS else 0)

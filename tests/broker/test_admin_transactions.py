@@ -143,7 +143,7 @@ def leave_open(cluster: LocalCluster, tp: TopicPartition, transactional_id: str,
         transactional_id=TransactionalId(transactional_id), acks=i16(-1), timeout=i32Timedelta.parse(datetime.timedelta(seconds=10)),
         topic_data=(produce_request.TopicProduceData(name=TopicName(tp.topic), partition_data=(partition,)),))
     answer = ask((cluster.nodes[0].host, cluster.nodes[0].port), request, produce_response.ProduceResponse, 10)
-    assert answer.responses[0].partition_responses[0].error_code is ErrorCode.none
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.none
 
 
 @pytest.mark.kafka(transaction_partition_verification_enable=False)

@@ -18,7 +18,7 @@ from kio.serial import entity_writer
 from pyclient.codec.entities import Reader
 from pyclient.errors import ProtocolError
 from tests.fuzz.mutate import Fenced, peak_mib
-from tests.unit.codec.random_entities import RESPONSES, entities
+from tests.unit.codec.random_entities import RESPONSES, entities, our_schema
 
 EACH: Final = 20
 """Sound responses of each schema."""
@@ -71,7 +71,7 @@ def main(seconds: float, seed: int) -> None:
         data = damaged(wire, chance)
         rounds += 1
         try:
-            Reader(fenced.holds(data)).read(schema)
+            Reader(fenced.holds(data)).read(our_schema(schema))
             read += 1
         except ProtocolError:
             refused += 1

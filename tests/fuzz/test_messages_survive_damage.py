@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from pyclient.codec.entities import Reader, schema_of
+from pyclient.codec.entities import Reader
 from pyclient.errors import ProtocolError
 from tests.fuzz.programs import SEED
-from tests.unit.codec.random_entities import RESPONSES
+from tests.unit.codec.random_entities import RESPONSES, our_schema
 
 EVERY_ANSWER = [pytest.param(schema, id=schema.__module__.removeprefix("kio.schema.")) for schema in RESPONSES]
 FILLS: Final = (b"\0", b"\x01", b"\x02", b"\x7f", b"\xff", b"\0\0\0\x01", b"\0\0\x27\x10")
@@ -21,7 +21,7 @@ OBJECT_PER_BYTE: Final = 300
 
 def survives(schema: type, wire: bytes) -> None:
     with contextlib.suppress(ProtocolError):
-        Reader(wire).read(schema)
+        Reader(wire).read(our_schema(schema))
 
 
 @pytest.mark.parametrize("schema", EVERY_ANSWER)
@@ -38,7 +38,7 @@ def test_M12_arbitrary_bytes_are_read_or_rejected_with_ProtocolError(schema: typ
 
 @pytest.mark.parametrize("schema", EVERY_ANSWER)
 def test_M12_memory_grows_with_the_bytes_received_and_not_with_the_lengths_they_claim(schema: type) -> None:
-    schema_of(schema)
+    our_schema(schema)
     for fill in FILLS:
         wire = fill * (20_000 // len(fill))
         survives(schema, wire[:100])

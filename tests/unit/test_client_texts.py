@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
-from pyclient._docs_twins import OWN, TWINS, filled, mentions, rewritten, text_of, text_of_twin, with_timeout
+from tools.twin_texts import OWN, TWINS, filled, mentions, rewritten, text_of, text_of_twin, with_timeout
 from pyclient.foreign_calls import Foreign
 from pyclient.serializers.registry import AsyncSchemaRegistryClient, SchemaRegistryClient
 

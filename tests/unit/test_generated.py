@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from pyclient import option_types
-from pyclient._docs import CLIENTS, PAGES, main, wrapped
+from tools.pages import CLIENTS, PAGES, main, wrapped
 from pyclient.metrics import DECLARED
 from pyclient.plugins import STICKY
 from pyclient.option_types import AdminOptions, ConsumerOptions, ProducerOptions
@@ -18,11 +18,10 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("path", PAGES)
 def test_the_generated_file_is_up_to_date(path: str) -> None:
-    assert (ROOT / path).read_text("utf-8") == PAGES[path](), "run: python -m pyclient._docs"
+    assert (ROOT / path).read_text("utf-8") == PAGES[path](), "run: python -m tools.pages"
 
 
 def test_the_generator_writes_every_page(tmp_path: Path) -> None:
-    (tmp_path / "pyclient").mkdir()
     main(tmp_path)
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == set(PAGES)
 

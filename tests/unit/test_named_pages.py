@@ -10,11 +10,9 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 FOLDERS: Final = ("pyclient", "assignors", "integration", "partitioners", "serializers")
-GENERATORS: Final = {"_docs.py", "_docs_migrating.py", "_docs_twins.py"}
-"""They write docs/ in a checkout."""
 SOURCES: Final = sorted(
     path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")
-    if path.name not in GENERATORS and not any(parent.is_symlink() for parent in path.parents)
+    if not any(parent.is_symlink() for parent in path.parents)
 )
 
 

@@ -256,7 +256,7 @@ def throttling(strike: Strike) -> None:
     broker = strike.choose(strike.world.kafka.alive)
 
     def throttle(asked: Request) -> Throttle | None:
-        if "throttle_time" not in response_schema(asked.api, asked.version).__dataclass_fields__:
+        if "throttle_time" not in response_schema(asked.api, asked.version).names:
             return None  # such an answer cannot ask for anything
         strike.hit(f"broker {broker} throttles for {THROTTLE_MS} ms")
         strike.world.network.throttled[asked] = THROTTLE_MS / 1000

@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import enum
 import socket
 import struct
 import time
@@ -11,8 +9,11 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, BinaryIO, Final
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.messages import decode_response, encode_request
+from pyclient.codec.schemas import Message, fields_of
 from tests.broker.conformance.script import Hangup, Plain, Receive, Run, Step, UntilCut
 
 TIMEOUT_S: Final = 10.0
@@ -55,9 +56,9 @@ class Connection:
 
 
 def plain(value: Any) -> Plain:
-    """Entities as mappings, durations and times in ms, error codes by name."""
-    if dataclasses.is_dataclass(value):
-        return {each.name: plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
+    """Messages as mappings, durations and times in ms, error codes by name."""
+    if isinstance(value, Message):
+        return {name: ErrorCode(each).name if name.endswith("error_code") else plain(each) for name, each in fields_of(value).items()}
     match value:
         case tuple() | list():
             return [plain(each) for each in value]
@@ -67,8 +68,6 @@ def plain(value: Any) -> Plain:
             return round(value.timestamp() * 1000)
         case memoryview():
             return bytes(value)
-        case enum.Enum():
-            return value.name
     return value
 
 

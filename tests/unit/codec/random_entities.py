@@ -17,6 +17,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 
 from pyclient.codec.apis import SPOKEN
+from pyclient.codec.schemas import Message, Schema, fields_of, schema_of
 
 EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 MILLISECOND: Final = datetime.timedelta(milliseconds=1)
@@ -26,6 +27,22 @@ REQUESTS: Final = [load_request_schema(api, version) for api, version in SPOKEN_
 YEAR_9999_S: Final = 253_402_300_799
 _LETTERS: Final = ((0, 0x7F), (0x80, 0x7FF), (0x800, 0xD7FF), (0xE000, 0xFFFF), (0x10000, 0x10FFFF))
 """Characters of one to four bytes; without surrogates."""
+
+
+def our_schema(schema: Any) -> Schema:
+    """Ours of one of kio's messages."""
+    return schema_of(schema.__name__, schema.__version__)
+
+
+def plain(value: Any) -> Any:
+    """One of our messages or of kio's entities as mappings, to compare them."""
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))
+    if isinstance(value, Message):
+        return {name: plain(each) for name, each in fields_of(value).items()}
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return value
 
 
 def number(low: int, high: int) -> Callable[[Random], int]:

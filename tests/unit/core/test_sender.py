@@ -8,7 +8,6 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from kio.index import load_request_schema
 
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.batch import Batch
@@ -16,6 +15,7 @@ from pyclient.buffers.delivery import Delivery, Observer
 from pyclient.codec.apis import Api
 from pyclient.codec.batches import read_batches
 from pyclient.codec.entities import Reader
+from pyclient.codec.messages import request_schema
 from pyclient.core.calls import Calls
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Reply
@@ -93,8 +93,8 @@ def body(sent: Sent) -> Any:
     """A Produce request as a broker reads it."""
     assert sent.request.encode is not None
     frame = b"".join(bytes(piece) for piece in sent.request.encode(sent.version, 1, CLIENT_ID))
-    schema = load_request_schema(Api.PRODUCE, sent.version)
-    return Reader(frame, HEADER + schema.__flexible__).read(schema)
+    schema = request_schema(Api.PRODUCE, sent.version)
+    return Reader(frame, HEADER + schema.flexible).read(schema)
 
 
 def partitions(sent: Sent) -> dict[int, list[bytes | None]]:

@@ -10,13 +10,12 @@ from typing import Any, Final
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
 import attrs
-from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 from tenacity import wait_exponential
 
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.codec.entities import Reader
-from pyclient.codec.messages import decode_response, encode_response, field_names
+from pyclient.codec.messages import decode_response, encode_response, field_names, request_schema
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager, NotSent, Outcome, Ready, Reply, Request, Unknown, Use
@@ -169,8 +168,8 @@ def read_request(request: Request, version: int) -> Any:
         unknown = names_in(request.fields(version)) - field_names(request.api)
         assert not unknown, f"no version of {request.api.title} has {unknown}"
     frame = b"".join(map(bytes, request.encode(version, 1, CLIENT_ID)))
-    schema = load_request_schema(request.api, version)
-    read = Reader(frame, HEADER + schema.__flexible__)
+    schema = request_schema(request.api, version)
+    read = Reader(frame, HEADER + schema.flexible)
     entity = read.read(schema)
     assert not read.left
     return entity

@@ -1,8 +1,8 @@
-# C interface: the schemas of entities, for the writer.
+# C interface: the schemas of messages, for their reader and their writer.
 cimport cython
 
 
-# Kinds of fields, numbered as in the module's _KINDS.
+# Kinds of fields, numbered as in the module's KINDS.
 cdef enum:
     BOOL = 0
     INT8 = 1
@@ -19,9 +19,9 @@ cdef enum:
     BYTES = 12
     RECORDS = 13
     ERROR_CODE = 14
-    TIMEDELTA_32 = 15
-    TIMEDELTA_64 = 16
-    DATETIME = 17
+    DURATION_32 = 15
+    DURATION_64 = 16
+    TIME = 17
     ENTITY = 18
 
 
@@ -39,13 +39,23 @@ cdef class Field:
     cdef object default
     cdef object plain_default # the default for the writer: a mapping for an entity
 
+    # Private.
+    cdef object _set_default(self, str text)
+
 
 @cython.final
 cdef class Schema:
-    cdef readonly type entity
-    cdef bint flexible
+    cdef readonly str name
+    cdef readonly bint flexible
+    cdef readonly tuple names # of its fields
+    cdef type message_type    # of what is read
     cdef list plain           # fields without a tag
     cdef dict tagged          # fields by their tags
 
+    # Private.
+    cdef object default_message(self)
+    cdef dict default_fields(self)
+    cdef list fields(self)
 
-cpdef Schema schema_of(object entity)
+
+cpdef Schema schema_of(str name, int version)

@@ -24,7 +24,7 @@ WITH_TIMEOUT: Final = ("admin/", "consumer/")
 QUOTES: Final = '"""'
 WIDTH: Final = 112
 """Of a docstring's lines, which are indented by 8."""
-PACKAGE: Final = Path(__file__).parent
+PACKAGE: Final = Path(__file__).parent.parent / "pyclient"
 
 
 class Twins(NamedTuple):

@@ -1,0 +1,1 @@
+"""Programs for maintainers: they write what is generated. Not installed."""
