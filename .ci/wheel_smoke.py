@@ -15,8 +15,13 @@ import sys
 import sysconfig
 
 COMPILED = ("pyclient.codec.batches", "pyclient.codec.crc", "pyclient.codec.encode", "pyclient.records.record")
-UNUSED = {"": ("kio", "attr", "asyncio", "pyclient.config"), "Producer": ("kio", "pyclient.admin", "pyclient.consumer", "pyclient.integration", "pyclient.testing"),
-          "Consumer": ("kio", "pyclient.admin", "pyclient.integration", "pyclient.producer", "pyclient.testing"), "Admin": ("kio", "pyclient.consumer", "pyclient.producer")}
+NEVER = ("kio", "tenacity", "crc32c")
+UNUSED = {
+    "": (*NEVER, "attr", "asyncio", "pyclient.config"),
+    "Producer": (*NEVER, "pyclient.admin", "pyclient.consumer", "pyclient.integration", "pyclient.testing"),
+    "Consumer": (*NEVER, "pyclient.admin", "pyclient.integration", "pyclient.producer", "pyclient.testing"),
+    "Admin": (*NEVER, "pyclient.consumer", "pyclient.producer"),
+}
 """What an import of a name must not bring; the first is ``import pyclient``."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

@@ -17,7 +17,6 @@ from pyclient.codec.schemas import schema_in
 from pyclient.errors import ProtocolError
 from pyclient.records import NO_GENERATION, TopicPartition
 
-
 _PREVIOUS: Final = """
 Previous 0-1
  previous_assignment []TopicPartitions

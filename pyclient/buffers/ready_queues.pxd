@@ -23,5 +23,4 @@ cdef class ReadyQueues:
     cdef object wakes_at(self, double at)
 
     # Private.
-    cdef object _end_first(self)
     cdef bint _may_leave(self, PartitionQueue queue) except -1

@@ -44,15 +44,12 @@ class ReadyQueues:
     @cython.cfunc
     def flush_open(self) -> object:
         """End every linger now."""
+        batch: Batch
         while self._lingering.first is not None:
-            self._end_first()
-
-    @cython.cfunc
-    def _end_first(self) -> object:
-        batch: Batch = self._lingering.first.batch
-        self.end_linger(batch)
-        batch.queue._due = True
-        self.add(batch.queue)
+            batch = self._lingering.first.batch
+            self.end_linger(batch)
+            batch.queue._due = True
+            self.add(batch.queue)
 
     @cython.cfunc
     def take(self, now: cython.double) -> list:

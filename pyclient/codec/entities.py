@@ -9,8 +9,7 @@ from cython.cimports.cpython.object import PyObject_GenericSetAttr
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
 from cython.cimports.libc.stdint import int64_t, uint8_t, uint64_t
 from cython.cimports.pyclient.codec.schemas import (
-    BOOL, BYTES, DURATION_32, DURATION_64, ENTITY, ERROR_CODE, INT8, INT16, INT32, INT64, RECORDS, STRING, TIME, UINT8, UINT16, UINT32, UINT64, UUID_,
-    Field, Schema)
+    BOOL, BYTES, DURATION_32, DURATION_64, ENTITY, ERROR_CODE, INT8, INT16, INT32, INT64, RECORDS, STRING, TIME, UINT16, UUID_, Field, Schema)
 
 import datetime
 import struct
@@ -185,14 +184,8 @@ class Reader:
             return self.duration(self.integer(8))
         if kind == TIME:
             return self.moment(self.integer(8), nullable)
-        if kind == UINT8:
-            return self.integer(1) & 0xFF
         if kind == UINT16:
             return self.integer(2) & 0xFFFF
-        if kind == UINT32:
-            return self.integer(4) & 0xFFFFFFFF
-        if kind == UINT64:
-            return self.integer(8) & 0xFFFFFFFFFFFFFFFF
         self.need(8)
         value = _double.unpack(self.source[self.at:self.at + 8])[0]
         self.at += 8

@@ -17,7 +17,7 @@ cdef class Writer:
     cdef int raw(self, bytes data) except -1
     cdef int text(self, str text, bint flexible) except -1
     cdef int end(self, bint flexible) except -1
-    cdef int header(self, int api, int version, unsigned int correlation_id, str client_id, bint flexible) except -1
+    cpdef int header(self, int api, int version, unsigned int correlation_id, str client_id, bint flexible) except -1
     cpdef bytes take(self)
 
     # Private.

@@ -1,6 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
-"""The control plane's messages, written: plain mappings of a message's fields to bytes, as `schemas` says.
-"""
+"""The control plane's messages, written: plain mappings of a message's fields to bytes, as `schemas` says."""
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython.cimports.cpython.mem import PyMem_Free, PyMem_Realloc
@@ -8,8 +7,7 @@ from cython.cimports.libc.stdint import int64_t, uint64_t
 from cython.cimports.libc.string import memcpy
 from cython.cimports.pyclient.codec.varints import put_uvarint
 from cython.cimports.pyclient.codec.schemas import (
-    BOOL, BYTES, DURATION_32, DURATION_64, ENTITY, ERROR_CODE, FLOAT64, INT8, INT16, INT32, INT64, RECORDS, STRING, TIME, UINT8, UINT16, UINT32,
-    UINT64, UUID_, Field, Schema)
+    BOOL, BYTES, DURATION_32, DURATION_64, ENTITY, ERROR_CODE, FLOAT64, INT8, INT16, INT32, INT64, RECORDS, STRING, TIME, UINT16, UUID_, Field, Schema)
 
 import datetime
 import struct
@@ -20,24 +18,21 @@ from pyclient.codec.schemas import MILLISECOND
 
 _MISSING = object()
 _double = struct.Struct(">d")
-_LOWEST = cython.declare(int64_t[18])
-_HIGHEST = cython.declare(int64_t[18])
-_WIDTH = cython.declare(cython.int[18])  # bytes of a kind that is a number; 0: it is none
+_LOWEST = cython.declare(int64_t[ENTITY])
+_HIGHEST = cython.declare(int64_t[ENTITY])
+_WIDTH = cython.declare(cython.int[ENTITY])  # bytes of a kind that is a number; 0: it is none
 
 
 @cython.cfunc
 def _numbers() -> cython.void:
     kind: cython.int
-    for kind in range(18):
+    for kind in range(ENTITY):
         _WIDTH[kind] = 0
     for kind, width in ((BOOL, 1), (INT8, 1), (INT16, 2), (ERROR_CODE, 2), (INT32, 4), (DURATION_32, 4), (INT64, 8), (DURATION_64, 8), (TIME, 8)):
         _WIDTH[kind] = width
         _HIGHEST[kind] = (2 ** (8 * width - 1) - 1)
         _LOWEST[kind] = -2 ** (8 * width - 1)
-    for kind, width in ((UINT8, 1), (UINT16, 2), (UINT32, 4), (UINT64, 8)):
-        _WIDTH[kind] = width
-        _LOWEST[kind] = 0
-        _HIGHEST[kind] = 2**63 - 1 if width == 8 else 2 ** (8 * width) - 1
+    _WIDTH[UINT16], _LOWEST[UINT16], _HIGHEST[UINT16] = 2, 0, 2**16 - 1
 
 
 _numbers()
@@ -138,7 +133,7 @@ class Writer:
         """Close a structure: flexible versions have an (empty) tag section here."""
         return self.integer(0, 1) if flexible else 0
 
-    @cython.cfunc
+    @cython.ccall
     @cython.exceptval(-1, check=False)
     def header(self, api: cython.int, version: cython.int, correlation_id: cython.uint, client_id: str | None, flexible: cython.bint) -> cython.int:
         """Header v2 of flexible versions, v1 of the others; the client id's length is classic in both (KIP-511)."""

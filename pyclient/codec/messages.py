@@ -42,15 +42,9 @@ def encode_request(api: Api, version: int, correlation_id: int, client_id: str |
     """
     schema = request_schema(api, version)
     out = Writer()
-    write_header(out, api, version, correlation_id, client_id, flexible=schema.flexible)
+    out.header(api, version, correlation_id, client_id, schema.flexible)
     out.write(schema, fields)
     return out.take()
-
-
-def write_header(out: Writer, api: Api, version: int, correlation_id: int, client_id: str | None, *, flexible: bool) -> None:
-    """Append a request header: v2 before flexible requests, v1 before the others."""
-    out.write(_request_header(flexible=flexible), {
-        "request_api_key": api, "request_api_version": version, "correlation_id": correlation_id, "client_id": client_id})
 
 
 class RequestHead(NamedTuple):
@@ -92,7 +86,7 @@ def decode_request(api: Api, version: int, frame: memoryview) -> Message:
     """
     schema = request_schema(api, version)
     reader = Reader(frame)
-    reader.read(_request_header(flexible=schema.flexible))
+    reader.read(schema_of("RequestHeader", 2 if schema.flexible else 1))
     message = reader.read(schema)
     if reader.left:
         raise ProtocolError(f"{api.title} v{version} request has {reader.left} B after its end")
@@ -144,10 +138,6 @@ def decode_response(api: Api, version: int, frame: memoryview) -> Message:
 def field_names(api: Api) -> frozenset[str]:
     """Every field name that any version of the API's request has, at any depth."""
     return names_in(f"{api.title}Request")
-
-
-def _request_header(*, flexible: bool) -> Schema:
-    return schema_of("RequestHeader", 2 if flexible else 1)
 
 
 def _response_header(api: Api, schema: Schema) -> Schema:

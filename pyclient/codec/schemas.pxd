@@ -9,20 +9,17 @@ cdef enum:
     INT16 = 2
     INT32 = 3
     INT64 = 4
-    UINT8 = 5
-    UINT16 = 6
-    UINT32 = 7
-    UINT64 = 8
-    FLOAT64 = 9
-    UUID_ = 10
-    STRING = 11
-    BYTES = 12
-    RECORDS = 13
-    ERROR_CODE = 14
-    DURATION_32 = 15
-    DURATION_64 = 16
-    TIME = 17
-    ENTITY = 18
+    UINT16 = 5
+    FLOAT64 = 6
+    UUID_ = 7
+    STRING = 8
+    BYTES = 9
+    RECORDS = 10
+    ERROR_CODE = 11
+    DURATION_32 = 12
+    DURATION_64 = 13
+    TIME = 14
+    ENTITY = 15
 
 
 @cython.final

@@ -20,7 +20,7 @@ from pyclient import codec
 KINDS = {
     name: number
     for number, name in enumerate((
-        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float64", "uuid", "string",
+        "bool", "int8", "int16", "int32", "int64", "uint16", "float64", "uuid", "string",
         "bytes", "records", "error_code", "duration32", "duration64", "time",
     ))
 }

@@ -154,7 +154,7 @@ class AsyncConsumer(AsyncFacade, AsyncMetadataCalls, Generic[K_co, V_co]):
         """
         if foreign:
             raise unknown_keywords("consumer", "poll", foreign, type(self))
-        limit, wait = self._polls.limit(max_records), self._polls.time(timeout)
+        limit, wait = self._polls.limit(max_records), self._polls.timeout(timeout)
         self._core.check_open()
         self._pending_commits.run_callbacks()
         held = self._single_user.outside_listeners.__enter__()

@@ -48,7 +48,7 @@ cdef class Polls:
     cpdef RecordRuns read_on(self, Py_ssize_t limit)
     cpdef RecordRuns take(self, Py_ssize_t limit)
     cpdef object limit(self, object max_records)
-    cpdef object time(self, object timeout)
+    cpdef object timeout(self, object timeout)
     cpdef object auto_commit(self)
 
     # Private.

@@ -119,7 +119,7 @@ class Polls:
         """The checked number of records that a poll may return: *max_records*, or ``max_poll_records``."""
         return self._max_poll_records if max_records is None else as_limit(max_records)
 
-    def time(self, timeout: float | None) -> float | None:
+    def timeout(self, timeout: float | None) -> float | None:
         """The checked timeout of a poll in seconds. Called by `poll` itself: the warning names its caller."""
         if timeout is None:
             return None

@@ -18,6 +18,7 @@ from kio.serial import entity_writer
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.codec.entities import Reader
 from pyclient.codec.messages import RequestHead, correlation_id_of, decode_response, encode_request, field_names, read_head, request_schema
+from pyclient.codec.schemas import schema_of
 from pyclient.core.admin.topics import create_topics_call, delete_topics_call, metadata_call
 from pyclient.core.calls import Call, Coordinator, find_coordinator
 from pyclient.core.transactions.calls import (
@@ -151,6 +152,13 @@ def names_in(value: object) -> Iterable[str]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from names_in(item)
+
+
+def test_a_message_or_version_that_the_table_lacks_is_refused_with_those_it_has() -> None:
+    with pytest.raises(ValueError, match="MetadataRequest has no version 99: 0-13 are known"):
+        request_schema(Api.METADATA, 99)
+    with pytest.raises(ValueError, match="no message Nonsense"):
+        schema_of("Nonsense", 1)
 
 
 def test_fields_that_a_version_lacks_are_left_out() -> None:
